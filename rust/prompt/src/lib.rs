@@ -1,0 +1,1 @@
+//! From a request body to exact token ids.

@@ -1,0 +1,1 @@
+//! A model of a vLLM engine, in virtual time.
