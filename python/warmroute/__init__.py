@@ -1,0 +1,1 @@
+"""Send each LLM request to the vLLM worker whose KV cache is already warm for its prompt."""
