@@ -1,0 +1,169 @@
+//! A walk over JSON text that gives raw slices.
+//!
+//! It is as lenient as Python's `json` (`NaN`, `Infinity`, lone surrogates) and more: what it skips is
+//! only checked for closed strings and matching brackets, because the worker reads the body again.
+
+use memchr::memchr;
+use smallvec::SmallVec;
+
+use crate::PromptError;
+
+/// Arrays and objects inside one another that are followed; CPython's own `json` gives up no later.
+pub const MAX_NESTING: usize = 10_000;
+
+/// A place in JSON text.
+#[derive(Clone, Debug)]
+pub(crate) struct Cursor<'a> {
+    text: &'a str,
+    at: usize,
+}
+
+impl<'a> Cursor<'a> {
+    /// The beginning of `text`; a byte order mark is passed over, as Python does.
+    pub(crate) fn new(text: &'a str) -> Cursor<'a> {
+        let at = if text.starts_with('\u{feff}') { '\u{feff}'.len_utf8() } else { 0 };
+        Cursor { text, at }
+    }
+
+    /// Enters an array or object: passes `open`, the bracket it begins with.
+    pub(crate) fn enter(&mut self, open: u8, expected: &'static str) -> Result<(), PromptError> {
+        self.skip_space();
+        if self.peek() != Some(open) {
+            return Err(self.fault(expected));
+        }
+        self.at += 1;
+        Ok(())
+    }
+
+    /// The next member of the object that was entered, as raw key (without quotes) and raw value.
+    ///
+    /// `first` is true for the first call after [`Cursor::enter`]. `None` is the object's end, passed.
+    pub(crate) fn member(&mut self, first: bool) -> Result<Option<(&'a str, &'a str)>, PromptError> {
+        if self.ends(b'}', first, "',' or '}'")? {
+            return Ok(None);
+        }
+        if self.peek() != Some(b'"') {
+            return Err(self.fault("a name in double quotes"));
+        }
+        let key = self.value()?;
+        self.skip_space();
+        if self.peek() != Some(b':') {
+            return Err(self.fault("':'"));
+        }
+        self.at += 1;
+        self.skip_space();
+        Ok(Some((&key[1..key.len() - 1], self.value()?)))
+    }
+
+    /// The next element of the array that was entered, raw; as [`Cursor::member`] otherwise.
+    pub(crate) fn element(&mut self, first: bool) -> Result<Option<&'a str>, PromptError> {
+        if self.ends(b']', first, "',' or ']'")? {
+            return Ok(None);
+        }
+        self.value().map(Some)
+    }
+
+    /// Requires that nothing but space is left.
+    pub(crate) fn finish(&mut self) -> Result<(), PromptError> {
+        self.skip_space();
+        if self.at == self.text.len() { Ok(()) } else { Err(self.fault("the end of the body")) }
+    }
+
+    /// Passes what stands before the next item; true at the `close` of the container, also passed.
+    fn ends(&mut self, close: u8, first: bool, expected: &'static str) -> Result<bool, PromptError> {
+        self.skip_space();
+        match self.peek() {
+            Some(byte) if byte == close => {
+                self.at += 1;
+                return Ok(true);
+            }
+            _ if first => {}
+            Some(b',') => self.at += 1,
+            _ => return Err(self.fault(expected)),
+        }
+        self.skip_space();
+        Ok(false)
+    }
+
+    /// The value that begins here, raw, passed over.
+    fn value(&mut self) -> Result<&'a str, PromptError> {
+        let start = self.at;
+        match self.peek() {
+            Some(b'"') => self.at = self.string_end(start)?,
+            Some(b'{' | b'[') => self.skip_container()?,
+            Some(b'-' | b'0'..=b'9' | b'a'..=b'z' | b'A'..=b'Z') => {
+                let rest = &self.text.as_bytes()[start..];
+                self.at += rest.iter().position(|byte| !is_scalar(*byte)).unwrap_or(rest.len());
+            }
+            _ => return Err(self.fault("a value")),
+        }
+        Ok(&self.text[start..self.at])
+    }
+
+    fn skip_container(&mut self) -> Result<(), PromptError> {
+        let bytes = self.text.as_bytes();
+        let mut open: SmallVec<[u8; 64]> = SmallVec::new();
+        while let Some(&byte) = bytes.get(self.at) {
+            match byte {
+                b'"' => {
+                    self.at = self.string_end(self.at)?;
+                    continue;
+                }
+                b'{' | b'[' => {
+                    if open.len() == MAX_NESTING {
+                        return Err(PromptError::TooDeep { at: self.at });
+                    }
+                    open.push(if byte == b'{' { b'}' } else { b']' });
+                }
+                b'}' | b']' => {
+                    if open.pop() != Some(byte) {
+                        return Err(self.fault("the bracket that matches the one opened last"));
+                    }
+                    if open.is_empty() {
+                        self.at += 1;
+                        return Ok(());
+                    }
+                }
+                _ => {}
+            }
+            self.at += 1;
+        }
+        Err(self.fault("the end of an array or object"))
+    }
+
+    /// The offset behind the string that begins at `start`.
+    ///
+    /// Looks for quotes only and then back at the backslashes before them: prose has an escape every
+    /// line, and stopping there costs more than the whole search.
+    fn string_end(&self, start: usize) -> Result<usize, PromptError> {
+        let bytes = self.text.as_bytes();
+        let mut from = start + 1;
+        while let Some(offset) = memchr(b'"', &bytes[from..]) {
+            let quote = from + offset;
+            let escapes = bytes[from..quote].iter().rev().take_while(|byte| **byte == b'\\').count();
+            from = quote + 1;
+            if escapes % 2 == 0 {
+                return Ok(from);
+            }
+        }
+        Err(PromptError::Syntax { at: self.text.len(), expected: "the end of a string" })
+    }
+
+    fn peek(&self) -> Option<u8> {
+        self.text.as_bytes().get(self.at).copied()
+    }
+
+    fn skip_space(&mut self) {
+        while let Some(b' ' | b'\n' | b'\r' | b'\t') = self.peek() {
+            self.at += 1;
+        }
+    }
+
+    fn fault(&self, expected: &'static str) -> PromptError {
+        PromptError::Syntax { at: self.at, expected }
+    }
+}
+
+fn is_scalar(byte: u8) -> bool {
+    byte.is_ascii_alphanumeric() || matches!(byte, b'+' | b'-' | b'.')
+}

@@ -1,0 +1,249 @@
+//! What routing needs of a request body, borrowed from it.
+
+use std::borrow::Cow;
+
+use crate::json::{Cursor, unescape};
+use crate::{PromptError, completion};
+
+/// What kind of request a body is.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+pub enum Endpoint {
+    /// `/v1/chat/completions`
+    ChatCompletions,
+    /// `/v1/completions`
+    Completions,
+    /// `/v1/responses`
+    Responses,
+    /// `/v1/messages`, Anthropic's
+    Messages,
+}
+
+impl Endpoint {
+    /// The endpoint at `path` (without a query); `None` for a path whose requests have no prompt.
+    pub fn of_path(path: &str) -> Option<Endpoint> {
+        match path {
+            "/v1/chat/completions" => Some(Endpoint::ChatCompletions),
+            "/v1/completions" => Some(Endpoint::Completions),
+            "/v1/responses" => Some(Endpoint::Responses),
+            "/v1/messages" => Some(Endpoint::Messages),
+            _ => None,
+        }
+    }
+}
+
+/// A request body with the places of what routing needs; everything is a slice of the body.
+///
+/// A field that is `null` counts as absent, and of a field that occurs twice the last counts, as for
+/// the worker. Values are checked where they are read, and only as far as routing needs them.
+#[derive(Clone, Debug)]
+pub struct Body<'a> {
+    endpoint: Endpoint,
+    model: Option<Cow<'a, str>>,
+    fields: Fields<'a>,
+}
+
+/// Raw values by name.
+#[derive(Clone, Copy, Debug, Default)]
+struct Fields<'a> {
+    model: Option<&'a str>,
+    stream: Option<&'a str>,
+    max_tokens: Option<&'a str>,
+    max_completion_tokens: Option<&'a str>,
+    max_output_tokens: Option<&'a str>,
+    cache_salt: Option<&'a str>,
+    user: Option<&'a str>,
+    messages: Option<&'a str>,
+    system: Option<&'a str>,
+    tools: Option<&'a str>,
+    input: Option<&'a str>,
+    instructions: Option<&'a str>,
+    prompt: Option<&'a str>,
+    prompt_embeds: Option<&'a str>,
+    chat_template_kwargs: Option<&'a str>,
+    add_generation_prompt: Option<&'a str>,
+    continue_final_message: Option<&'a str>,
+}
+
+impl<'a> Fields<'a> {
+    fn slot(&mut self, name: &str) -> Option<&mut Option<&'a str>> {
+        Some(match name {
+            "model" => &mut self.model,
+            "stream" => &mut self.stream,
+            "max_tokens" => &mut self.max_tokens,
+            "max_completion_tokens" => &mut self.max_completion_tokens,
+            "max_output_tokens" => &mut self.max_output_tokens,
+            "cache_salt" => &mut self.cache_salt,
+            "user" => &mut self.user,
+            "messages" => &mut self.messages,
+            "system" => &mut self.system,
+            "tools" => &mut self.tools,
+            "input" => &mut self.input,
+            "instructions" => &mut self.instructions,
+            "prompt" => &mut self.prompt,
+            "prompt_embeds" => &mut self.prompt_embeds,
+            "chat_template_kwargs" => &mut self.chat_template_kwargs,
+            "add_generation_prompt" => &mut self.add_generation_prompt,
+            "continue_final_message" => &mut self.continue_final_message,
+            _ => return None,
+        })
+    }
+
+    fn set(&mut self, key: &str, value: &'a str) {
+        let unescaped = if key.contains('\\') { unescape_key(key) } else { None };
+        if let Some(slot) = self.slot(unescaped.as_deref().unwrap_or(key)) {
+            *slot = (value != "null").then_some(value);
+        }
+    }
+}
+
+/// A name written with escapes, such as `mod\u0065l`.
+fn unescape_key(key: &str) -> Option<String> {
+    unescape(&format!("\"{key}\"")).map(Cow::into_owned)
+}
+
+impl<'a> Body<'a> {
+    /// Finds the fields of `body`, which is a request to `endpoint`.
+    ///
+    /// Costs one pass over the bytes and no allocation for a model name without escapes.
+    ///
+    /// # Errors
+    /// What is not a JSON object in UTF-8 is refused with the byte at fault; `model`, where it is there,
+    /// must be a string.
+    pub fn parse(endpoint: Endpoint, body: &'a [u8]) -> Result<Body<'a>, PromptError> {
+        let text = simdutf8::basic::from_utf8(body).map_err(|_| {
+            // The fast check does not say where; a slower one is good enough for a body that is refused.
+            let at = std::str::from_utf8(body).err().map_or(0, |error| error.valid_up_to());
+            PromptError::NotUtf8 { at }
+        })?;
+        let fields = find_fields(text)?;
+        let model = match fields.model {
+            Some(raw) => Some(unescape(raw).ok_or(MODEL_TYPE)?),
+            None => None,
+        };
+        Ok(Body { endpoint, model, fields })
+    }
+
+    /// What kind of request it is.
+    pub fn endpoint(&self) -> Endpoint {
+        self.endpoint
+    }
+
+    /// `model`. vLLM takes a request without one for the model it serves.
+    pub fn model(&self) -> Option<&str> {
+        self.model.as_deref()
+    }
+
+    /// `model`, where there must be one.
+    ///
+    /// # Errors
+    /// [`PromptError::Missing`] where it is absent.
+    pub fn required_model(&self) -> Result<&str, PromptError> {
+        self.model().ok_or(PromptError::Missing { field: "model", allowed: "a string" })
+    }
+
+    /// Whether the reply is to be streamed.
+    pub fn stream(&self) -> bool {
+        self.fields.stream == Some("true")
+    }
+
+    /// How many tokens the reply may have, by whichever name the request gives it.
+    ///
+    /// A value that is not a positive integer is `None`: the worker says what is wrong with it.
+    pub fn max_tokens(&self) -> Option<u32> {
+        let fields = &self.fields;
+        [fields.max_completion_tokens, fields.max_output_tokens, fields.max_tokens]
+            .into_iter()
+            .flatten()
+            .find_map(|raw| raw.parse::<u64>().ok())
+            .filter(|&limit| limit > 0)
+            .map(|limit| u32::try_from(limit).unwrap_or(u32::MAX))
+    }
+
+    /// vLLM's `cache_salt`: requests with different salts share no blocks.
+    pub fn cache_salt(&self) -> Option<Cow<'a, str>> {
+        self.fields.cache_salt.and_then(unescape)
+    }
+
+    /// OpenAI's `user`.
+    pub fn user(&self) -> Option<Cow<'a, str>> {
+        self.fields.user.and_then(unescape)
+    }
+
+    /// `messages`, raw: an array.
+    ///
+    /// # Errors
+    /// [`PromptError::Missing`] and [`PromptError::WrongType`].
+    pub fn messages(&self) -> Result<&'a str, PromptError> {
+        let (field, allowed) = ("messages", "an array of messages");
+        let raw = self.fields.messages.ok_or(PromptError::Missing { field, allowed })?;
+        if raw.starts_with('[') { Ok(raw) } else { Err(PromptError::WrongType { field, allowed }) }
+    }
+
+    /// Anthropic's `system`, raw: a string or an array of parts.
+    pub fn system(&self) -> Option<&'a str> {
+        self.fields.system
+    }
+
+    /// `tools`, raw: an array.
+    pub fn tools(&self) -> Option<&'a str> {
+        self.fields.tools
+    }
+
+    /// `input` of a response, raw: a string or an array of items.
+    ///
+    /// # Errors
+    /// [`PromptError::Missing`] and [`PromptError::WrongType`].
+    pub fn input(&self) -> Result<&'a str, PromptError> {
+        let (field, allowed) = ("input", "a string or an array of items");
+        let raw = self.fields.input.ok_or(PromptError::Missing { field, allowed })?;
+        if raw.starts_with(['[', '"']) { Ok(raw) } else { Err(PromptError::WrongType { field, allowed }) }
+    }
+
+    /// `instructions` of a response, raw: a string.
+    pub fn instructions(&self) -> Option<&'a str> {
+        self.fields.instructions
+    }
+
+    /// `prompt` of a completion, raw: a string, or an array of strings, of token ids or of arrays of ids.
+    ///
+    /// `None` where vLLM's `prompt_embeds` stands in its place.
+    ///
+    /// # Errors
+    /// [`PromptError::Missing`] where there is neither.
+    pub fn prompt(&self) -> Result<Option<&'a str>, PromptError> {
+        match (self.fields.prompt, self.fields.prompt_embeds) {
+            (None, None) => Err(PromptError::Missing { field: "prompt", allowed: completion::ALLOWED }),
+            (prompt, _) => Ok(prompt),
+        }
+    }
+
+    /// `chat_template_kwargs`, raw: an object.
+    pub fn chat_template_kwargs(&self) -> Option<&'a str> {
+        self.fields.chat_template_kwargs
+    }
+
+    /// `add_generation_prompt`, true where it is absent.
+    pub fn add_generation_prompt(&self) -> bool {
+        self.fields.add_generation_prompt != Some("false")
+    }
+
+    /// `continue_final_message`, false where it is absent.
+    pub fn continue_final_message(&self) -> bool {
+        self.fields.continue_final_message == Some("true")
+    }
+}
+
+const MODEL_TYPE: PromptError = PromptError::WrongType { field: "model", allowed: "a string" };
+
+fn find_fields(text: &str) -> Result<Fields<'_>, PromptError> {
+    let mut fields = Fields::default();
+    let mut cursor = Cursor::new(text);
+    cursor.enter(b'{', "an object")?;
+    let mut first = true;
+    while let Some((key, value)) = cursor.member(first)? {
+        fields.set(key, value);
+        first = false;
+    }
+    cursor.finish()?;
+    Ok(fields)
+}
