@@ -1,0 +1,21 @@
+"""Configuration: one definition of each option, whatever the source of its value."""
+
+from warmroute.config.front import FleetOptions, ListenOptions, LogOptions, PromptOptions, WorkerOptions
+from warmroute.config.load import Config, Setting, load
+from warmroute.config.option import Option, options_of
+from warmroute.config.schema import Schema, Section
+
+__all__ = [
+    "Config",
+    "FleetOptions",
+    "ListenOptions",
+    "LogOptions",
+    "Option",
+    "PromptOptions",
+    "Schema",
+    "Section",
+    "Setting",
+    "WorkerOptions",
+    "load",
+    "options_of",
+]

@@ -1,0 +1,97 @@
+"""The options of the front itself: where it listens, how prompts become tokens, the fleet, the logs."""
+
+from dataclasses import dataclass
+
+from warmroute.config.option import option
+
+PORT_MAX = 65_535
+DAY_MS = 86_400_000
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ListenOptions:
+    """Where `warmroute serve` listens, and how it ends."""
+
+    host: str = option("127.0.0.1", "Address to listen on.")
+    port: int = option(8080, "Port to listen on; 0 takes a free one.", minimum=0, maximum=PORT_MAX)
+    drain_timeout_ms: int = option(
+        30_000,
+        "How long running requests may go on after SIGTERM or SIGINT. A second signal ends at once.",
+        minimum=0,
+        maximum=DAY_MS,
+        unit="ms",
+    )
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class PromptOptions:
+    """How prompts become tokens."""
+
+    tokenizer: str | None = option(
+        None,
+        "A Hugging Face folder (`tokenizer.json` and chat template) or a `tokenizer.json`. "
+        "Without it prefixes are matched as text, and affinity is approximate.",
+    )
+    chat_template: str | None = option(
+        None, "A file with the chat template, where the workers use another than the tokenizer's own."
+    )
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class FleetOptions:
+    """The workers, and how their health is watched."""
+
+    worker: tuple[str, ...] = option(
+        (),
+        "A worker, as URL or NAME=URL; repeat the flag for more, or separate them by commas in the environment. "
+        "Replaces the `[[worker]]` entries of the file.",
+    )
+    probe_interval_ms: int = option(
+        2_000, "Time between two looks at a worker's `/health`.", minimum=50, maximum=DAY_MS, unit="ms"
+    )
+    probe_timeout_ms: int = option(
+        2_000, "How long a worker may take to answer a look.", minimum=10, maximum=600_000, unit="ms"
+    )
+    probe_jitter: float = option(
+        0.2, "Share of the interval by which looks are moved at random.", minimum=0, maximum=1
+    )
+    probe_concurrency: int = option(32, "Looks under way at the same time.", minimum=1, maximum=4_096)
+    probe_failures: int = option(
+        3, "Failed looks in a row after which a worker is down.", minimum=1, maximum=1_000
+    )
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class LogOptions:
+    """What is logged, and how."""
+
+    log_level: str = option(
+        "info", "The least important level that is logged.", choices=("debug", "info", "warning", "error")
+    )
+    log_format: str = option(
+        "human", "Lines for people, or one JSON object a line.", choices=("human", "json")
+    )
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class WorkerOptions:
+    """One worker, as a `[[worker]]` entry states it; what is left out is learnt from the worker."""
+
+    url: str = option("", "Where the worker serves, such as `http://10.0.0.1:8000`.")
+    name: str | None = option(None, "The worker's name; without it, host and port of its URL.")
+    kv_blocks: int | None = option(
+        None, "Blocks of KV cache that the worker has.", minimum=1, maximum=2**32 - 1, unit="blocks"
+    )
+    block_size: int | None = option(
+        None, "Tokens in one of the worker's blocks.", minimum=1, maximum=65_536, unit="tokens"
+    )
+    models: tuple[str, ...] = option((), "Names of the models that the worker serves.")
+    max_model_len: int | None = option(
+        None, "The longest context that the worker takes.", minimum=1, maximum=2**31 - 1, unit="tokens"
+    )
+    max_requests: int | None = option(
+        None, "Requests that the worker may have at the same time.", minimum=1, maximum=2**31 - 1
+    )
+    dp_rank: int | None = option(
+        None, "The data-parallel rank, where one URL serves several.", minimum=0, maximum=65_535
+    )
