@@ -3,5 +3,13 @@
 //! Pure: no clock, no thread, no I/O. Time and randomness are arguments, and nothing here calls out.
 
 pub mod block;
+pub mod config;
+pub mod error;
+pub mod fleet;
 pub mod ids;
+pub mod load;
+pub mod options;
+pub mod prefix;
+pub mod router;
+pub mod select;
 pub mod time;

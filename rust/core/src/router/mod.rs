@@ -1,0 +1,299 @@
+//! Decide and book in one step.
+
+mod candidates;
+mod explain;
+mod shared;
+mod stats;
+
+use std::sync::Arc;
+use std::time::Duration;
+
+pub use candidates::Refusal;
+pub use explain::{CandidateView, Explanation};
+pub use shared::{Lease, SharedRouter};
+pub use stats::{Stats, WorkerStats};
+
+use crate::block::{BlockHash, BlockHasher, Units};
+use crate::config::RouterConfig;
+use crate::error::{ConfigError, FleetError, RouteError};
+use crate::fleet::{Fleet, Worker, WorkerSpec};
+use crate::ids::WorkerId;
+use crate::load::calibration::Calibration;
+use crate::load::ledger::{Booking, Ledger, Outcome, Reservation};
+use crate::load::outputs::OutputMeans;
+use crate::prefix::{Overlaps, PrefixIndex};
+use crate::select::{self, Candidate, Reason, cost};
+use crate::time::Time;
+
+/// Index nodes that each decision looks at for predictions that ran out: the sweep keeps up with what decisions
+/// insert, and none of them waits for it.
+const EXPIRE_NODES: usize = 4;
+
+/// A request as the decision sees it.
+#[derive(Clone, Copy, Debug, Default)]
+pub struct RouteRequest<'a> {
+    /// The prompt's full blocks.
+    pub blocks: &'a [BlockHash],
+    /// The prompt's length in tokens; an estimate where `units` are bytes.
+    pub prompt_tokens: u32,
+    /// What the blocks were cut from.
+    pub units: Units,
+    /// The model's name; `None` takes any worker.
+    pub model: Option<&'a str>,
+    /// Whose request it is.
+    pub tenant: &'a str,
+    /// The session it belongs to, for `session-sticky`.
+    pub session: Option<&'a str>,
+    /// The most output tokens that the request allows.
+    pub max_output_tokens: Option<u32>,
+    /// Workers that must not be chosen.
+    pub avoid: &'a [WorkerId],
+}
+
+/// The chosen worker, and what was expected of it.
+#[derive(Clone, Debug)]
+pub struct Decision {
+    /// The worker.
+    pub worker: Arc<Worker>,
+    /// Leading tokens of the prompt that it is taken to hold: whole blocks, and never the last token.
+    pub overlap_tokens: u32,
+    /// Those of them that a KV event confirmed.
+    pub confirmed_tokens: u32,
+    /// The prompt's length in tokens.
+    pub prompt_tokens: u32,
+    /// The time to the first token.
+    pub predicted_ttft: Duration,
+    /// The terms of its cost.
+    pub cost: cost::Cost,
+    /// Why it was chosen.
+    pub reason: Reason,
+}
+
+/// The prefix index, the ledger and the fleet: one object shared by every way in.
+#[derive(Debug)]
+pub struct Router {
+    config: RouterConfig,
+    prices: Calibration,
+    fleet: Fleet,
+    index: PrefixIndex,
+    ledger: Ledger,
+    outputs: OutputMeans,
+    stats: Stats,
+    turn: u64,
+    overlaps: Overlaps,
+    candidates: Vec<Candidate>,
+}
+
+impl Router {
+    /// A router without workers.
+    ///
+    /// # Errors
+    /// [`ConfigError`] for a value outside its range.
+    pub fn new(config: RouterConfig) -> Result<Router, ConfigError> {
+        config.validate()?;
+        Ok(Router {
+            prices: config.prices(),
+            fleet: Fleet::default(),
+            index: PrefixIndex::new(usize::try_from(config.index_bytes).unwrap_or(usize::MAX)),
+            ledger: Ledger::default(),
+            outputs: OutputMeans::default(),
+            stats: Stats::default(),
+            turn: 0,
+            overlaps: Overlaps::default(),
+            candidates: Vec::new(),
+            config,
+        })
+    }
+
+    /// The options in force.
+    pub fn config(&self) -> &RouterConfig {
+        &self.config
+    }
+
+    /// The hasher that callers cut their prompts with.
+    pub fn hasher(&self) -> BlockHasher {
+        BlockHasher::new(self.config.block_size, self.config.hash_seed)
+    }
+
+    /// The workers.
+    pub fn fleet(&self) -> &Fleet {
+        &self.fleet
+    }
+
+    /// Open reservations and each worker's load.
+    pub fn ledger(&self) -> &Ledger {
+        &self.ledger
+    }
+
+    /// Which worker holds which prefix.
+    pub fn index(&self) -> &PrefixIndex {
+        &self.index
+    }
+
+    /// Takes in a worker, ready and with nothing cached.
+    ///
+    /// # Errors
+    /// [`FleetError`] for a name that is taken or a block size that is not the router's.
+    pub fn add_worker(&mut self, spec: WorkerSpec) -> Result<WorkerId, FleetError> {
+        self.check_block_size(&spec)?;
+        let worker = self.fleet.add(spec)?;
+        self.ledger.add_worker(worker.id);
+        self.index.add_worker(worker.id.slot, Some(self.kv_blocks(&worker)));
+        Ok(worker.id)
+    }
+
+    /// Changes what is known of the worker named in `spec`.
+    ///
+    /// # Errors
+    /// [`FleetError`] for an unknown name or a block size that is not the router's.
+    pub fn update_worker(&mut self, spec: WorkerSpec) -> Result<(), FleetError> {
+        self.check_block_size(&spec)?;
+        let worker = self.fleet.update(spec)?;
+        self.index.set_capacity(worker.id.slot, Some(self.kv_blocks(&worker)));
+        Ok(())
+    }
+
+    /// Says whether a worker answers. One that does not is taken to have lost its cache.
+    ///
+    /// # Errors
+    /// [`FleetError::UnknownWorker`].
+    pub fn set_ready(&mut self, name: &str, ready: bool) -> Result<(), FleetError> {
+        let worker = self.fleet.set_ready(name, ready)?;
+        if !ready {
+            self.index.clear_worker(worker.id.slot);
+        }
+        Ok(())
+    }
+
+    /// Lets a worker finish what it has, and gives it nothing more.
+    ///
+    /// # Errors
+    /// [`FleetError::UnknownWorker`].
+    pub fn drain_worker(&mut self, name: &str) -> Result<(), FleetError> {
+        self.fleet.drain(name).map(drop)
+    }
+
+    /// Forgets a worker and everything it holds. Leases on it stay valid, and book nothing any more.
+    ///
+    /// # Errors
+    /// [`FleetError::UnknownWorker`].
+    pub fn remove_worker(&mut self, name: &str) -> Result<(), FleetError> {
+        let worker = self.fleet.remove(name)?;
+        self.index.remove_worker(worker.id.slot);
+        self.ledger.remove_worker(worker.id);
+        Ok(())
+    }
+
+    /// Chooses a worker and books nothing. The same question asked again has the same answer, but for `random`.
+    ///
+    /// # Errors
+    /// [`RouteError`].
+    pub fn decide(
+        &mut self,
+        request: &RouteRequest<'_>,
+        now: Time,
+        random: u64,
+    ) -> Result<Decision, RouteError> {
+        let question = self.gather(request, now, random)?;
+        let pick = select::pick(&question, &self.candidates, &self.config, &self.prices)
+            .ok_or(RouteError::NoEligibleWorker)?;
+        let candidate = &self.candidates[pick.index];
+        let cost = cost::of(&question, candidate, &self.prices);
+        let worker = self.fleet.at(candidate.slot).ok_or(RouteError::NoEligibleWorker)?;
+        let confirmed = self.overlaps.get(candidate.slot).confirmed * self.config.block_size;
+        Ok(Decision {
+            worker: Arc::clone(worker),
+            overlap_tokens: candidate.overlap_tokens,
+            confirmed_tokens: confirmed.min(candidate.overlap_tokens),
+            prompt_tokens: request.prompt_tokens,
+            predicted_ttft: Duration::from_secs_f64(cost.first_token()),
+            cost,
+            reason: pick.reason,
+        })
+    }
+
+    /// Chooses a worker, books the load and credits the worker with the prompt's blocks, in one step: the next of a
+    /// burst of identical prompts sees this one.
+    ///
+    /// # Errors
+    /// [`RouteError`].
+    pub fn route(
+        &mut self,
+        request: &RouteRequest<'_>,
+        now: Time,
+        random: u64,
+    ) -> Result<(Decision, Reservation), RouteError> {
+        let decision = match self.decide(request, now, random) {
+            Ok(decision) => decision,
+            Err(error) => {
+                self.stats.refused(&error);
+                return Err(error);
+            }
+        };
+        self.turn = self.turn.wrapping_add(1);
+        self.stats.decided(&decision);
+        let slot = decision.worker.id.slot;
+        let warm =
+            f64::from(decision.overlap_tokens) >= self.config.warm_share * f64::from(request.prompt_tokens);
+        let output = self.expected_output(request);
+        let booking = Booking {
+            worker: decision.worker.id,
+            prefill_seconds: decision.cost.prefill,
+            uncached_tokens: request.prompt_tokens - decision.overlap_tokens,
+            prompt_tokens: request.prompt_tokens,
+            blocks: request.blocks,
+            output_blocks: output as u64 / u64::from(self.config.block_size),
+            copy_of: (!warm && !request.blocks.is_empty()).then(|| candidates::prefix_key(request.blocks)),
+        };
+        let reservation = self.ledger.book(&booking, now);
+        if !request.blocks.is_empty() {
+            let lifetime = Duration::from_millis(self.config.prediction_lifetime_ms);
+            self.index.predict(slot, request.blocks, now, now.after(lifetime));
+        }
+        self.index.expire(now, EXPIRE_NODES);
+        Ok((decision, reservation))
+    }
+
+    /// The first token of a reply came.
+    pub fn first_token(&mut self, reservation: &Reservation, now: Time) {
+        self.ledger.first_token(reservation, now);
+    }
+
+    /// A reply has `output_tokens` tokens so far.
+    pub fn progress(&mut self, reservation: &Reservation, output_tokens: u32) {
+        self.ledger.progress(reservation, output_tokens);
+    }
+
+    /// The worker says how many prompt tokens it had cached for a decision.
+    pub fn cached_tokens(&mut self, decision: &Decision, cached_tokens: u32) {
+        self.stats.cached(decision, cached_tokens);
+    }
+
+    /// A request ended: its load goes.
+    pub fn close(&mut self, reservation: Reservation, tenant: &str, outcome: Outcome) {
+        let output_tokens = self.ledger.close(reservation);
+        if outcome == Outcome::Finished && output_tokens > 0 {
+            self.outputs.observe(tenant, output_tokens);
+        }
+        self.stats.closed(outcome);
+    }
+
+    fn expected_output(&self, request: &RouteRequest<'_>) -> f64 {
+        self.outputs.expect(request.tenant, request.max_output_tokens, self.config.expected_output_tokens)
+    }
+
+    fn kv_blocks(&self, worker: &Worker) -> u32 {
+        worker.spec.kv_blocks.unwrap_or(self.config.default_kv_blocks)
+    }
+
+    fn check_block_size(&self, spec: &WorkerSpec) -> Result<(), FleetError> {
+        match spec.block_size {
+            Some(block_size) if block_size != self.config.block_size => Err(FleetError::BlockSize {
+                worker: spec.name.clone(),
+                block_size,
+                expected: self.config.block_size,
+            }),
+            _ => Ok(()),
+        }
+    }
+}

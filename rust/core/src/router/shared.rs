@@ -1,0 +1,105 @@
+//! One router for every way in, and leases that cannot leak.
+
+use std::sync::Arc;
+
+use parking_lot::{Mutex, MutexGuard};
+
+use crate::block::BlockHasher;
+use crate::config::RouterConfig;
+use crate::error::{ConfigError, RouteError};
+use crate::load::ledger::{Outcome, Reservation};
+use crate::router::{Decision, RouteRequest, Router};
+use crate::time::Time;
+
+/// A router behind a lock. Cloning it is cheap, and every clone is the same router.
+///
+/// Prompts are hashed outside the lock; a decision holds it for a few microseconds.
+#[derive(Clone, Debug)]
+pub struct SharedRouter {
+    router: Arc<Mutex<Router>>,
+    hasher: BlockHasher,
+}
+
+impl SharedRouter {
+    /// A router without workers.
+    ///
+    /// # Errors
+    /// [`ConfigError`] for a value outside its range.
+    pub fn new(config: RouterConfig) -> Result<SharedRouter, ConfigError> {
+        let router = Router::new(config)?;
+        Ok(SharedRouter { hasher: router.hasher(), router: Arc::new(Mutex::new(router)) })
+    }
+
+    /// The hasher that callers cut their prompts with, outside the lock.
+    pub fn hasher(&self) -> &BlockHasher {
+        &self.hasher
+    }
+
+    /// The router itself, for as long as the guard lives.
+    pub fn lock(&self) -> MutexGuard<'_, Router> {
+        self.router.lock()
+    }
+
+    /// Chooses a worker and books the load; see [`Router::route`].
+    ///
+    /// # Errors
+    /// [`RouteError`].
+    pub fn route(&self, request: &RouteRequest<'_>, now: Time, random: u64) -> Result<Lease, RouteError> {
+        let (decision, reservation) = self.lock().route(request, now, random)?;
+        let tenant = request.tenant.into();
+        Ok(Lease { router: self.clone(), decision, tenant, reservation: Some(reservation) })
+    }
+}
+
+/// The owner of a reservation. Closing it, or dropping it, gives the load back, once.
+#[derive(Debug)]
+pub struct Lease {
+    router: SharedRouter,
+    decision: Decision,
+    tenant: Box<str>,
+    reservation: Option<Reservation>,
+}
+
+impl Lease {
+    /// What was decided.
+    pub fn decision(&self) -> &Decision {
+        &self.decision
+    }
+
+    /// Whether the load is still booked.
+    pub fn is_open(&self) -> bool {
+        self.reservation.is_some()
+    }
+
+    /// The first token came: the prefill share of the load goes. Later calls change nothing.
+    pub fn first_token(&self, now: Time) {
+        if let Some(reservation) = &self.reservation {
+            self.router.lock().first_token(reservation, now);
+        }
+    }
+
+    /// The reply has `output_tokens` tokens so far.
+    pub fn progress(&self, output_tokens: u32) {
+        if let Some(reservation) = &self.reservation {
+            self.router.lock().progress(reservation, output_tokens);
+        }
+    }
+
+    /// The worker says how many prompt tokens it had cached.
+    pub fn cached_tokens(&self, cached_tokens: u32) {
+        self.router.lock().cached_tokens(&self.decision, cached_tokens);
+    }
+
+    /// The request ended. Later calls change nothing, and say so with `false`.
+    pub fn close(&mut self, outcome: Outcome) -> bool {
+        let Some(reservation) = self.reservation.take() else { return false };
+        self.router.lock().close(reservation, &self.tenant, outcome);
+        true
+    }
+}
+
+impl Drop for Lease {
+    fn drop(&mut self) {
+        self.close(Outcome::Abandoned);
+    }
+}

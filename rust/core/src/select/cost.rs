@@ -1,0 +1,41 @@
+//! What it costs to send a request to a worker, in seconds.
+
+use crate::load::calibration::Calibration;
+use crate::select::{Candidate, Question};
+
+/// The terms of one candidate's cost, in seconds.
+#[derive(Clone, Copy, Debug, Default, PartialEq)]
+pub struct Cost {
+    /// Until the prefill that the worker already has is done.
+    pub wait: f64,
+    /// The request's own prefill.
+    pub prefill: f64,
+    /// What that prefill delays the worker's other requests by.
+    pub delay: f64,
+    /// The share of decode steps that the worker's other requests take from this one.
+    pub decode: f64,
+}
+
+impl Cost {
+    /// The sum of the terms.
+    pub fn total(&self) -> f64 {
+        self.wait + self.prefill + self.delay + self.decode
+    }
+
+    /// Until the first token.
+    pub fn first_token(&self) -> f64 {
+        self.wait + self.prefill
+    }
+}
+
+/// The cost of sending the request to this worker.
+pub fn of(question: &Question, candidate: &Candidate, prices: &Calibration) -> Cost {
+    let uncached = question.prompt_tokens - candidate.overlap_tokens.min(question.prompt_tokens);
+    let prefill = prices.prefill(uncached, question.prompt_tokens);
+    Cost {
+        wait: candidate.wait_seconds,
+        prefill,
+        delay: prefill * f64::from(candidate.requests),
+        decode: question.output_tokens * prices.decode_share(candidate.requests, candidate.context_tokens),
+    }
+}
