@@ -63,7 +63,7 @@ impl BlockHasher {
     ///
     /// `ids` are token ids as little-endian `u32`, packed. Bytes after the last whole id are ignored.
     pub fn hash_ids(&self, space: &Namespace<'_>, ids: &[u8], out: &mut Vec<BlockHash>) {
-        self.chain(self.root(space), ids, self.block_size * 4, out);
+        self.chain(space).extend(ids, self.block_size * 4, out);
     }
 
     /// The same for text, where [`BYTES_PER_TOKEN`] bytes stand for a token.
@@ -71,7 +71,7 @@ impl BlockHasher {
     /// The text is the concatenation of `spans`: where one ends and the next begins does not matter.
     pub fn hash_text(&self, space: &Namespace<'_>, spans: &[&[u8]], out: &mut Vec<BlockHash>) {
         let stride = self.block_size * BYTES_PER_TOKEN;
-        let mut parent = self.root(space);
+        let mut chain = self.chain(space);
         let mut carry = Vec::new();
         for &span in spans {
             let mut rest = span;
@@ -82,12 +82,17 @@ impl BlockHasher {
                 if carry.len() < stride {
                     continue;
                 }
-                parent = self.chain(parent, &carry, stride, out);
+                out.push(chain.push(&carry));
                 carry.clear();
             }
-            parent = self.chain(parent, rest, stride, out);
+            chain.extend(rest, stride, out);
             carry.extend_from_slice(&rest[rest.len() - rest.len() % stride..]);
         }
+    }
+
+    /// Starts the chain of a prompt, for callers that have its blocks one by one.
+    pub fn chain(&self, space: &Namespace<'_>) -> Chain {
+        Chain { parent: self.root(space), seed: self.seed }
     }
 
     fn root(&self, space: &Namespace<'_>) -> u64 {
@@ -100,16 +105,26 @@ impl BlockHasher {
             .iter()
             .fold(mix(self.seed, units), |root, part| mix(root, xxh3_64(part.as_bytes())))
     }
+}
 
-    fn chain(&self, root: u64, bytes: &[u8], stride: usize, out: &mut Vec<BlockHash>) -> u64 {
+/// The hash of a prompt as far as it was read.
+#[derive(Clone, Copy, Debug)]
+pub struct Chain {
+    parent: u64,
+    seed: u64,
+}
+
+impl Chain {
+    /// Takes in the next block, as bytes, and gives its hash.
+    pub fn push(&mut self, block: &[u8]) -> BlockHash {
+        // The block's own hash does not depend on its parent, so that the processor overlaps them.
+        self.parent = mix(self.parent, xxh3_64_with_seed(block, self.seed));
+        BlockHash(self.parent)
+    }
+
+    fn extend(&mut self, bytes: &[u8], stride: usize, out: &mut Vec<BlockHash>) {
         out.reserve(bytes.len() / stride);
-        let mut parent = root;
-        for block in bytes.chunks_exact(stride) {
-            // The block's own hash does not depend on its parent, so that the processor overlaps them.
-            parent = mix(parent, xxh3_64_with_seed(block, self.seed));
-            out.push(BlockHash(parent));
-        }
-        parent
+        out.extend(bytes.chunks_exact(stride).map(|block| self.push(block)));
     }
 }
 

@@ -1,6 +1,7 @@
 //! One router for every way in, and leases that cannot leak.
 
 use std::sync::Arc;
+use std::time::Instant;
 
 use parking_lot::{Mutex, MutexGuard};
 
@@ -18,16 +19,22 @@ use crate::time::Time;
 pub struct SharedRouter {
     router: Arc<Mutex<Router>>,
     hasher: BlockHasher,
+    origin: Instant,
 }
 
 impl SharedRouter {
-    /// A router without workers.
+    /// A router without workers, whose time begins at `origin`.
     ///
     /// # Errors
     /// [`ConfigError`] for a value outside its range.
-    pub fn new(config: RouterConfig) -> Result<SharedRouter, ConfigError> {
+    pub fn new(config: RouterConfig, origin: Instant) -> Result<SharedRouter, ConfigError> {
         let router = Router::new(config)?;
-        Ok(SharedRouter { hasher: router.hasher(), router: Arc::new(Mutex::new(router)) })
+        Ok(SharedRouter { hasher: router.hasher(), router: Arc::new(Mutex::new(router)), origin })
+    }
+
+    /// `moment` as this router's time: every way in has the same origin.
+    pub fn time(&self, moment: Instant) -> Time {
+        Time::ZERO.after(moment.saturating_duration_since(self.origin))
     }
 
     /// The hasher that callers cut their prompts with, outside the lock.
