@@ -33,7 +33,7 @@ class PromptOptions:
         "Without it prefixes are matched as text, and affinity is approximate.",
     )
     chat_template: str | None = option(
-        None, "A file with the chat template, where the workers use another than the tokenizer's own."
+        None, "A file with the chat template, where workers use another than the tokenizer's."
     )
 
 
@@ -43,8 +43,8 @@ class FleetOptions:
 
     worker: tuple[str, ...] = option(
         (),
-        "A worker, as URL or NAME=URL; repeat the flag for more, or separate them by commas in the environment. "
-        "Replaces the `[[worker]]` entries of the file.",
+        "A worker, as URL or NAME=URL; repeat the flag for more, or separate them by commas in the "
+        "environment. Replaces the `[[worker]]` entries of the file.",
     )
     probe_interval_ms: int = option(
         2_000, "Time between two looks at a worker's `/health`.", minimum=50, maximum=DAY_MS, unit="ms"

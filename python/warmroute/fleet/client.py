@@ -1,0 +1,84 @@
+"""Asks a worker how it is and what it serves, within a time and a size."""
+
+import asyncio
+from types import TracebackType
+
+import aiohttp
+
+from warmroute.config import WorkerOptions
+from warmroute.errors import WorkerError, WorkerReply, WorkerTimeout, WorkerUnreachable
+from warmroute.fleet.facts import Facts, read_metrics, read_models
+from warmroute.logs import get
+
+# vLLM's page is about 100 kB a model; a reply past this is not one.
+REPLY_LIMIT_BYTES = 8 << 20
+
+log = get("fleet")
+
+
+class WorkerClient:
+    """The control plane's connections to the workers; requests of clients do not come this way."""
+
+    def __init__(self, timeout_s: float, connections: int) -> None:
+        """Take the seconds that one answer may take, and how many connections may be open at once."""
+        self._session = aiohttp.ClientSession(
+            timeout=aiohttp.ClientTimeout(total=timeout_s),
+            connector=aiohttp.TCPConnector(limit=connections),
+            headers={"User-Agent": "warmroute"},
+        )
+
+    async def __aenter__(self) -> "WorkerClient":
+        """Open nothing: connections are made when they are needed."""
+        return self
+
+    async def __aexit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        """Close the connections."""
+        await self._session.close()
+
+    async def health(self, worker: WorkerOptions) -> None:
+        """Raise `WorkerError` unless the worker says that it is healthy."""
+        await self._get(worker, "/health")
+
+    async def facts(self, worker: WorkerOptions) -> Facts:
+        """Learn what the worker serves; raise `WorkerError` where its list of models cannot be had.
+
+        A worker without readable metrics is used all the same: its capacity is then not known.
+        """
+        try:
+            models = read_models(await self._get(worker, "/v1/models"))
+        except ValueError as error:
+            raise WorkerReply(str(error)) from None
+        try:
+            page = await self._get(worker, "/metrics")
+        except WorkerError as error:
+            log.once(worker.name, "metrics cannot be read", worker=worker.name, error=error)
+            page = ""
+        return read_metrics(page, models, worker.dp_rank)
+
+    async def _get(self, worker: WorkerOptions, path: str) -> str:
+        try:
+            async with self._session.get(worker.url + path, allow_redirects=False) as response:
+                if response.status != 200:
+                    raise WorkerReply(f"{path} answers {response.status}", response.status)
+                return await _text(response, path)
+        except TimeoutError:
+            raise WorkerTimeout(f"{path} does not answer in time") from None
+        except (aiohttp.ClientConnectionError, OSError) as error:
+            raise WorkerUnreachable(f"{path}: {str(error) or type(error).__name__}") from None
+        except aiohttp.ClientError as error:
+            raise WorkerReply(f"{path}: {type(error).__name__}") from None
+
+
+async def _text(response: aiohttp.ClientResponse, path: str) -> str:
+    parts: list[bytes] = []
+    size = 0
+    async for part in response.content.iter_chunked(1 << 16):
+        size += len(part)
+        if size > REPLY_LIMIT_BYTES:
+            raise WorkerReply(f"{path} is longer than {REPLY_LIMIT_BYTES} bytes")
+        parts.append(part)
+        # A fast sender must not keep the loop to itself.
+        await asyncio.sleep(0)
+    return b"".join(parts).decode("utf-8", "replace")

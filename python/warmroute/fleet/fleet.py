@@ -1,0 +1,199 @@
+"""Watches the workers, each in a task of its own, and pushes what it learns into the router."""
+
+import asyncio
+import random
+from collections.abc import Sequence
+from dataclasses import dataclass, field
+from typing import Any, Protocol
+
+from warmroute.config import FleetOptions, WorkerOptions
+from warmroute.errors import WorkerError
+from warmroute.fleet.facts import Facts
+from warmroute.fleet.health import Health, Status
+from warmroute.logs import get
+
+log = get("fleet")
+
+
+class RouterPort(Protocol):
+    """What the fleet needs of a router."""
+
+    def add_worker(self, name: str, **what: Any) -> None:
+        """Make a worker known; it takes nothing until it is ready."""
+
+    def update_worker(self, name: str, **what: Any) -> None:
+        """Replace what is known of a worker."""
+
+    def set_ready(self, name: str, ready: bool) -> None:
+        """Say whether the worker may be chosen."""
+
+    def remove_worker(self, name: str) -> None:
+        """Forget a worker and what it holds."""
+
+
+class ClientPort(Protocol):
+    """How the fleet looks at a worker."""
+
+    async def health(self, worker: WorkerOptions) -> None:
+        """Raise `WorkerError` unless the worker is healthy."""
+
+    async def facts(self, worker: WorkerOptions) -> Facts:
+        """Learn what the worker serves, or raise `WorkerError`."""
+
+
+@dataclass(slots=True)
+class WorkerState:
+    """One worker as the fleet knows it."""
+
+    options: WorkerOptions
+    health: Health
+    facts: Facts = field(default_factory=Facts)
+    error: str = ""
+    stale: bool = True
+
+    @property
+    def name(self) -> str:
+        """The worker's name."""
+        return self.options.name or self.options.url
+
+
+class Fleet:
+    """The workers we know. They may come and go: whoever discovers them calls `add` and `remove`."""
+
+    def __init__(
+        self,
+        router: RouterPort,
+        client: ClientPort,
+        options: FleetOptions,
+        *,
+        block_size: int,
+        generator: random.Random | None = None,
+    ) -> None:
+        """Take where to push, how to look, the options, the router's block size in tokens, the randomness."""
+        self._router = router
+        self._client = client
+        self._options = options
+        self._block_size = block_size
+        self._random = generator or random.Random()  # noqa: S311 - moves looks apart, decides nothing
+        self._looks = asyncio.Semaphore(options.probe_concurrency)
+        self._states: dict[str, WorkerState] = {}
+        self._tasks: dict[str, asyncio.Task[None]] = {}
+
+    def add(self, options: WorkerOptions) -> None:
+        """Start to watch a worker. It is taken in when it is up."""
+        state = WorkerState(options, Health(self._options.probe_failures))
+        self._router.add_worker(state.name, **_terms(options, Facts()))
+        self._router.set_ready(state.name, False)
+        self._states[state.name] = state
+        self._tasks[state.name] = asyncio.create_task(self._watch(state), name=f"watch {state.name}")
+
+    async def remove(self, name: str) -> None:
+        """Stop to watch a worker, and make the router forget it."""
+        task = self._tasks.pop(name)
+        await _stop([task])
+        del self._states[name]
+        self._router.remove_worker(name)
+
+    async def close(self) -> None:
+        """Stop to watch; the router keeps what it knows."""
+        tasks = list(self._tasks.values())
+        self._tasks.clear()
+        await _stop(tasks)
+
+    def states(self) -> list[WorkerState]:
+        """Every worker, in the order in which they were added."""
+        return list(self._states.values())
+
+    def is_ready(self) -> bool:
+        """Whether any worker is up."""
+        return any(state.health.status is Status.UP for state in self._states.values())
+
+    async def _watch(self, state: WorkerState) -> None:
+        while True:
+            try:
+                async with self._looks:
+                    await self._look(state)
+            except Exception:
+                # A fault of ours in one look must not end the watch: the worker would stay as it is for ever.
+                log.exception("a look failed", worker=state.name)
+            spread = self._options.probe_jitter
+            await asyncio.sleep(
+                self._options.probe_interval_ms / 1000 * self._random.uniform(1 - spread, 1 + spread)
+            )
+
+    async def _look(self, state: WorkerState) -> None:
+        try:
+            await self._client.health(state.options)
+            if state.stale:
+                self._learn(state, await self._client.facts(state.options))
+        except WorkerError as error:
+            self._failed(state, error)
+            return
+        state.error = ""
+        if state.health.good():
+            self._router.set_ready(state.name, True)
+            log.info("worker is up", worker=state.name, url=state.options.url)
+
+    def _failed(self, state: WorkerState, error: WorkerError) -> None:
+        # It may come back as another process, with another model and an empty cache.
+        state.stale = True
+        state.error = str(error)
+        if state.health.bad():
+            self._router.set_ready(state.name, False)
+            log.warning("worker is down", worker=state.name, url=state.options.url, error=error)
+
+    def _learn(self, state: WorkerState, facts: Facts) -> None:
+        terms = _terms(state.options, facts)
+        if _restarted(state, facts):
+            log.info("worker was restarted; its cache is empty", worker=state.name)
+            self._router.remove_worker(state.name)
+            self._router.add_worker(state.name, **terms)
+            self._router.set_ready(state.name, state.health.status is Status.UP)
+        else:
+            self._router.update_worker(state.name, **terms)
+        state.facts, state.stale = facts, False
+        self._warn(state, terms)
+
+    def _warn(self, state: WorkerState, terms: dict[str, Any]) -> None:
+        size = terms["block_size"]
+        if size is not None and size != self._block_size:
+            log.once(
+                state.name,
+                "block size differs: overlaps with this worker are rounded to the router's blocks",
+                worker=state.name,
+                worker_block_size=size,
+                router_block_size=self._block_size,
+            )
+        if terms["kv_blocks"] is None:
+            log.once(state.name, "the worker's KV blocks are not known: set kv_blocks", worker=state.name)
+        if state.facts.prefix_caching is False:
+            log.once(
+                state.name, "the worker has prefix caching off: it never holds a prefix", worker=state.name
+            )
+
+
+def _terms(options: WorkerOptions, facts: Facts) -> dict[str, Any]:
+    """What the router is told: the configuration first, then what the worker says."""
+    return {
+        "url": options.url,
+        "kv_blocks": options.kv_blocks or facts.kv_blocks,
+        "block_size": options.block_size or facts.block_size,
+        "models": options.models or tuple(model.id for model in facts.models),
+        "max_model_len": options.max_model_len or facts.max_model_len,
+        "max_requests": options.max_requests,
+        "dp_rank": options.dp_rank,
+    }
+
+
+def _restarted(state: WorkerState, facts: Facts) -> bool:
+    """Whether it is another process than before; one that was down and does not say is taken for one."""
+    before, after = state.facts.started, facts.started
+    if before is None or after is None:
+        return state.health.status is Status.DOWN and state.facts.models != ()
+    return before != after
+
+
+async def _stop(tasks: Sequence[asyncio.Task[None]]) -> None:
+    for task in tasks:
+        task.cancel()
+    await asyncio.gather(*tasks, return_exceptions=True)

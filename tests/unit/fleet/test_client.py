@@ -1,0 +1,110 @@
+import asyncio
+from collections.abc import AsyncIterator
+
+import pytest
+from aiohttp import web
+from aiohttp.test_utils import TestServer
+
+from warmroute.config import WorkerOptions
+from warmroute.errors import WorkerReply, WorkerTimeout, WorkerUnreachable
+from warmroute.fleet import WorkerClient
+from warmroute.fleet import client as client_module
+
+MODELS = '{"object": "list", "data": [{"id": "llama", "max_model_len": 100}]}'
+METRICS = 'vllm:cache_config_info{block_size="16",num_gpu_blocks="11"} 1.0\n'
+
+
+class Worker:
+    """A worker whose replies a test chooses."""
+
+    def __init__(self) -> None:
+        self.replies: dict[str, web.Response] = {}
+        self.hang = False
+        app = web.Application()
+        app.router.add_get("/{path}", self.answer)
+        app.router.add_get("/v1/models", self.answer)
+        self.server = TestServer(app)
+
+    async def answer(self, request: web.Request) -> web.Response:
+        if self.hang:
+            await asyncio.Event().wait()
+        reply = self.replies.get(request.path)
+        return reply or web.Response(status=404)
+
+    @property
+    def options(self) -> WorkerOptions:
+        return WorkerOptions(url=f"http://127.0.0.1:{self.server.port}", name="w1")
+
+
+@pytest.fixture
+async def worker() -> AsyncIterator[Worker]:
+    worker = Worker()
+    await worker.server.start_server()
+    yield worker
+    await worker.server.close()
+
+
+@pytest.fixture
+async def client() -> AsyncIterator[WorkerClient]:
+    async with WorkerClient(timeout_s=0.5, connections=4) as client:
+        yield client
+
+
+async def test_a_worker_is_healthy_when_it_answers_200(worker: Worker, client: WorkerClient) -> None:
+    worker.replies["/health"] = web.Response()
+    await client.health(worker.options)
+
+
+@pytest.mark.parametrize("status", [204, 302, 404, 503])
+async def test_any_other_status_is_not_healthy(worker: Worker, client: WorkerClient, status: int) -> None:
+    worker.replies["/health"] = web.Response(status=status, headers={"Location": "/metrics"})
+    with pytest.raises(WorkerReply) as caught:
+        await client.health(worker.options)
+    assert caught.value.status == status
+
+
+async def test_a_worker_that_hangs_is_given_up(worker: Worker, client: WorkerClient) -> None:
+    worker.hang = True
+    with pytest.raises(WorkerTimeout):
+        await client.health(worker.options)
+
+
+async def test_a_closed_port_is_unreachable(worker: Worker, client: WorkerClient) -> None:
+    options = worker.options
+    await worker.server.close()
+    with pytest.raises(WorkerUnreachable):
+        await client.health(options)
+
+
+async def test_facts_come_from_models_and_metrics(worker: Worker, client: WorkerClient) -> None:
+    worker.replies["/v1/models"] = web.Response(text=MODELS)
+    worker.replies["/metrics"] = web.Response(text=METRICS)
+    facts = await client.facts(worker.options)
+    assert (facts.models[0].id, facts.max_model_len, facts.block_size, facts.kv_blocks) == (
+        "llama",
+        100,
+        16,
+        10,
+    )
+
+
+async def test_a_worker_without_metrics_is_used_all_the_same(worker: Worker, client: WorkerClient) -> None:
+    worker.replies["/v1/models"] = web.Response(text=MODELS)
+    facts = await client.facts(worker.options)
+    assert facts.models[0].id == "llama"
+    assert facts.kv_blocks is None
+
+
+async def test_garbage_instead_of_models_is_a_worker_s_fault(worker: Worker, client: WorkerClient) -> None:
+    worker.replies["/v1/models"] = web.Response(body=b"\xff\x00<html>")
+    with pytest.raises(WorkerReply):
+        await client.facts(worker.options)
+
+
+async def test_a_reply_without_end_is_cut(
+    worker: Worker, client: WorkerClient, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(client_module, "REPLY_LIMIT_BYTES", 1000)
+    worker.replies["/health"] = web.Response(body=b"x" * 5000)
+    with pytest.raises(WorkerReply, match="longer than"):
+        await client.health(worker.options)

@@ -1,0 +1,193 @@
+import asyncio
+import io
+from collections.abc import AsyncIterator, Callable
+from typing import Any
+
+import pytest
+
+from warmroute import logs
+from warmroute.config import FleetOptions, WorkerOptions
+from warmroute.errors import WorkerUnreachable
+from warmroute.fleet import Facts, Fleet, Model
+
+OPTIONS = FleetOptions(probe_interval_ms=50, probe_jitter=1.0)
+W1 = WorkerOptions(url="http://h:1", name="w1")
+FACTS = Facts(
+    (Model("llama", max_model_len=8192),), block_size=16, kv_blocks=100, prefix_caching=True, started=1.0
+)
+
+
+class FakeRouter:
+    def __init__(self) -> None:
+        self.workers: dict[str, dict[str, Any]] = {}
+        self.calls: list[str] = []
+
+    def add_worker(self, name: str, **what: Any) -> None:
+        assert name not in self.workers
+        self.calls.append("add")
+        self.workers[name] = {"ready": False, **what}
+
+    def update_worker(self, name: str, **what: Any) -> None:
+        self.calls.append("update")
+        self.workers[name].update(what)
+
+    def set_ready(self, name: str, ready: bool) -> None:
+        self.workers[name]["ready"] = ready
+
+    def remove_worker(self, name: str) -> None:
+        self.calls.append("remove")
+        del self.workers[name]
+
+
+class FakeClient:
+    def __init__(self) -> None:
+        self.up = False
+        self.reply = FACTS
+        self.looks = 0
+        self.broken = False
+
+    async def health(self, worker: WorkerOptions) -> None:
+        self.looks += 1
+        if self.broken:
+            raise RuntimeError("a fault of ours")
+        if not self.up:
+            raise WorkerUnreachable("refused")
+
+    async def facts(self, worker: WorkerOptions) -> Facts:
+        return self.reply
+
+
+@pytest.fixture
+def router() -> FakeRouter:
+    return FakeRouter()
+
+
+@pytest.fixture
+def client() -> FakeClient:
+    return FakeClient()
+
+
+@pytest.fixture
+async def fleet(router: FakeRouter, client: FakeClient) -> AsyncIterator[Fleet]:
+    fleet = Fleet(router, client, OPTIONS, block_size=16)
+    yield fleet
+    await fleet.close()
+
+
+async def until(condition: Callable[[], bool]) -> None:
+    async with asyncio.timeout(10):
+        while not condition():
+            await asyncio.sleep(0.001)
+
+
+async def looks(client: FakeClient, count: int) -> None:
+    """Wait until so many looks were taken and the last one was acted upon."""
+    enough = client.looks + count + 1
+    await until(lambda: client.looks >= enough)
+
+
+async def test_a_worker_that_is_down_at_the_start_is_taken_in_later(
+    fleet: Fleet, router: FakeRouter, client: FakeClient
+) -> None:
+    fleet.add(W1)
+    await looks(client, 2)
+    assert not router.workers["w1"]["ready"]
+    assert not fleet.is_ready()
+    client.up = True
+    await until(lambda: bool(router.workers["w1"]["ready"]))
+    assert fleet.is_ready()
+    told = router.workers["w1"]
+    assert (told["kv_blocks"], told["models"], told["max_model_len"]) == (100, ("llama",), 8192)
+
+
+async def test_what_is_configured_wins_over_what_is_learnt(
+    fleet: Fleet, router: FakeRouter, client: FakeClient
+) -> None:
+    client.up = True
+    fleet.add(WorkerOptions(url="http://h:1", name="w1", kv_blocks=7, models=("other",), max_requests=3))
+    await until(lambda: bool(router.workers["w1"]["ready"]))
+    told = router.workers["w1"]
+    assert (told["kv_blocks"], told["models"], told["block_size"], told["max_requests"]) == (
+        7,
+        ("other",),
+        16,
+        3,
+    )
+
+
+async def test_a_worker_is_out_after_three_failed_looks(
+    fleet: Fleet, router: FakeRouter, client: FakeClient
+) -> None:
+    client.up = True
+    fleet.add(W1)
+    await until(lambda: bool(router.workers["w1"]["ready"]))
+    client.up = False
+    await until(lambda: fleet.states()[0].health.failures == 2)
+    assert router.workers["w1"]["ready"]
+    await until(lambda: not router.workers["w1"]["ready"])
+    assert fleet.states()[0].error == "refused"
+
+
+async def test_a_restarted_worker_is_forgotten_and_learnt_again(
+    fleet: Fleet, router: FakeRouter, client: FakeClient
+) -> None:
+    client.up = True
+    fleet.add(W1)
+    await until(fleet.is_ready)
+    client.up = False
+    await until(lambda: fleet.states()[0].health.failures >= 1)
+    client.reply = Facts(FACTS.models, block_size=16, kv_blocks=200, started=2.0)
+    client.up = True
+    await until(lambda: router.calls.count("remove") == 1)
+    await until(lambda: bool(router.workers["w1"]["ready"]))
+    assert router.workers["w1"]["kv_blocks"] == 200
+
+
+async def test_a_short_failure_of_the_same_process_keeps_what_it_holds(
+    fleet: Fleet, router: FakeRouter, client: FakeClient
+) -> None:
+    client.up = True
+    fleet.add(W1)
+    await until(fleet.is_ready)
+    client.up = False
+    await until(lambda: fleet.states()[0].health.failures >= 1)
+    client.up = True
+    await until(lambda: router.calls.count("update") == 2)
+    assert "remove" not in router.calls
+
+
+async def test_another_block_size_is_said_once(fleet: Fleet, router: FakeRouter, client: FakeClient) -> None:
+    stream = io.StringIO()
+    logs.setup("warning", "human", stream)
+    client.up = True
+    client.reply = Facts(FACTS.models, block_size=32, kv_blocks=None, prefix_caching=False)
+    fleet.add(WorkerOptions(url="http://h:1", name="other-blocks"))
+    await until(fleet.is_ready)
+    client.up = False
+    await until(lambda: fleet.states()[0].error != "")
+    client.up = True
+    await until(lambda: fleet.states()[0].error == "")
+    text = stream.getvalue()
+    assert text.count("block size differs") == 1
+    assert text.count("KV blocks are not known") == 1
+    assert text.count("prefix caching off") == 1
+
+
+async def test_a_fault_in_a_look_does_not_end_the_watch(
+    fleet: Fleet, router: FakeRouter, client: FakeClient
+) -> None:
+    client.broken = True
+    fleet.add(W1)
+    await looks(client, 1)
+    client.broken, client.up = False, True
+    await until(lambda: bool(router.workers["w1"]["ready"]))
+
+
+async def test_a_removed_worker_is_no_longer_watched(
+    fleet: Fleet, router: FakeRouter, client: FakeClient
+) -> None:
+    fleet.add(W1)
+    await looks(client, 1)
+    await fleet.remove("w1")
+    assert router.workers == {}
+    assert fleet.states() == []
