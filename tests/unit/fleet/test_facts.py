@@ -10,7 +10,7 @@ from warmroute.fleet.facts import MODELS_LIMIT, Model, read_metrics, read_models
 PAGE = """# HELP vllm:cache_config_info Information of the LLMEngine CacheConfig
 # TYPE vllm:cache_config_info gauge
 process_start_time_seconds 1.79602709789e+09
-vllm:cache_config_info{block_size="32",enable_prefix_caching="True",layout="\\"b\\" }",num_gpu_blocks="512"} 1.0
+vllm:cache_config_info{block_size="32",enable_prefix_caching="True",layout="\\"}",num_gpu_blocks="512"} 1.0
 vllm:cache_config_info{block_size="32",enable_prefix_caching="False",engine="1",num_gpu_blocks="700"} 1.0
 """
 

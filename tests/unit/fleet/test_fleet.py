@@ -45,12 +45,14 @@ class FakeClient:
         self.reply = FACTS
         self.looks = 0
         self.broken = False
+        self.on_failure: Callable[[], None] = lambda: None
 
     async def health(self, worker: WorkerOptions) -> None:
         self.looks += 1
         if self.broken:
             raise RuntimeError("a fault of ours")
         if not self.up:
+            self.on_failure()
             raise WorkerUnreachable("refused")
 
     async def facts(self, worker: WorkerOptions) -> Facts:
@@ -121,10 +123,11 @@ async def test_a_worker_is_out_after_three_failed_looks(
     client.up = True
     fleet.add(W1)
     await until(lambda: bool(router.workers["w1"]["ready"]))
+    ready_at_failures: list[bool] = []
+    client.on_failure = lambda: ready_at_failures.append(router.workers["w1"]["ready"])
     client.up = False
-    await until(lambda: fleet.states()[0].health.failures == 2)
-    assert router.workers["w1"]["ready"]
-    await until(lambda: not router.workers["w1"]["ready"])
+    await until(lambda: len(ready_at_failures) >= 5)
+    assert ready_at_failures[:5] == [True, True, True, False, False]
     assert fleet.states()[0].error == "refused"
 
 
