@@ -57,8 +57,8 @@ bench-%: build $(VENV)/.bench-tools
 
 .PHONY: docs
 docs: build ## Write the generated pages: docs/configuration.md and docs/metrics.md
-	$(BIN)/warmroute config docs > docs/configuration.md
-	$(BIN)/warmroute config metrics > docs/metrics.md
+	$(PY) -m warmroute.config.page > docs/configuration.md
+	$(PY) -m warmroute.metrics.page > docs/metrics.md
 
 .PHONY: build
 build: $(VENV)/.built ## Build the compiled part and install the package, editable, into .venv

@@ -82,7 +82,7 @@ class Fleet:
     def add(self, options: WorkerOptions) -> None:
         """Start to watch a worker. It is taken in when it is up."""
         state = WorkerState(options, Health(self._options.probe_failures))
-        self._router.add_worker(state.name, **_terms(options, Facts()))
+        self._router.add_worker(state.name, **_terms(options, Facts(), self._block_size))
         self._router.set_ready(state.name, False)
         self._states[state.name] = state
         self._tasks[state.name] = asyncio.create_task(self._watch(state), name=f"watch {state.name}")
@@ -143,7 +143,7 @@ class Fleet:
             log.warning("worker is down", worker=state.name, url=state.options.url, error=error)
 
     def _learn(self, state: WorkerState, facts: Facts) -> None:
-        terms = _terms(state.options, facts)
+        terms = _terms(state.options, facts, self._block_size)
         if _restarted(state, facts):
             log.info("worker was restarted; its cache is empty", worker=state.name)
             self._router.remove_worker(state.name)
@@ -155,11 +155,11 @@ class Fleet:
         self._warn(state, terms)
 
     def _warn(self, state: WorkerState, terms: dict[str, Any]) -> None:
-        size = terms["block_size"]
+        size = state.options.block_size or state.facts.block_size
         if size is not None and size != self._block_size:
             log.once(
                 state.name,
-                "block size differs: overlaps with this worker are rounded to the router's blocks",
+                "block size differs: set the router's block_size to the workers', or overlaps are inexact",
                 worker=state.name,
                 worker_block_size=size,
                 router_block_size=self._block_size,
@@ -172,12 +172,15 @@ class Fleet:
             )
 
 
-def _terms(options: WorkerOptions, facts: Facts) -> dict[str, Any]:
+def _terms(options: WorkerOptions, facts: Facts, block_size: int) -> dict[str, Any]:
     """What the router is told: the configuration first, then what the worker says."""
+    kv_blocks = options.kv_blocks or facts.kv_blocks
+    own_size = options.block_size or facts.block_size or block_size
     return {
         "url": options.url,
-        "kv_blocks": options.kv_blocks or facts.kv_blocks,
-        "block_size": options.block_size or facts.block_size,
+        # The router counts in its own blocks, also where the worker cuts its KV cache otherwise.
+        "kv_blocks": max(1, kv_blocks * own_size // block_size) if kv_blocks else None,
+        "block_size": block_size,
         "models": options.models or tuple(model.id for model in facts.models),
         "max_model_len": options.max_model_len or facts.max_model_len,
         "max_requests": options.max_requests,

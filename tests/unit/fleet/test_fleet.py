@@ -163,7 +163,7 @@ async def test_another_block_size_is_said_once(fleet: Fleet, router: FakeRouter,
     stream = io.StringIO()
     logs.setup("warning", "human", stream)
     client.up = True
-    client.reply = Facts(FACTS.models, block_size=32, kv_blocks=None, prefix_caching=False)
+    client.reply = Facts(FACTS.models, block_size=32, kv_blocks=50, prefix_caching=False)
     fleet.add(WorkerOptions(url="http://h:1", name="other-blocks"))
     await until(fleet.is_ready)
     client.up = False
@@ -172,8 +172,24 @@ async def test_another_block_size_is_said_once(fleet: Fleet, router: FakeRouter,
     await until(lambda: fleet.states()[0].error == "")
     text = stream.getvalue()
     assert text.count("block size differs") == 1
-    assert text.count("KV blocks are not known") == 1
+    assert text.count("KV blocks") == 0
     assert text.count("prefix caching off") == 1
+    assert (router.workers["other-blocks"]["kv_blocks"], router.workers["other-blocks"]["block_size"]) == (
+        100,
+        16,
+    )
+
+
+async def test_a_worker_that_hides_its_capacity_is_used_and_said(
+    fleet: Fleet, router: FakeRouter, client: FakeClient
+) -> None:
+    stream = io.StringIO()
+    logs.setup("warning", "human", stream)
+    client.up, client.reply = True, Facts(FACTS.models)
+    fleet.add(WorkerOptions(url="http://h:1", name="silent"))
+    await until(fleet.is_ready)
+    assert stream.getvalue().count("KV blocks are not known") == 1
+    assert router.workers["silent"]["kv_blocks"] is None
 
 
 async def test_a_fault_in_a_look_does_not_end_the_watch(

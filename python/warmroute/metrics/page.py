@@ -1,0 +1,32 @@
+"""docs/metrics.md, written from the table so that it cannot differ from it."""
+
+from warmroute.metrics.row import Row
+from warmroute.metrics.table import SECTIONS
+
+HEAD = """# Metrics
+
+This page is generated from the metrics table (`make docs`); a test checks that it is current.
+
+`warmroute serve` answers `GET /metrics` in Prometheus' text format. Every metric is there from the start.
+Label values are bounded: worker names come from the fleet, the others from fixed lists. Names of models,
+tenants and clients are never labels. `process_*` metrics stand beside these.
+"""
+
+
+def render() -> str:
+    """Write the whole page."""
+    parts = [HEAD]
+    for title, rows in SECTIONS:
+        lines = [f"## {title}", "", "| metric | type | labels | meaning |", "| --- | --- | --- | --- |"]
+        lines.extend(_line(row) for row in rows)
+        parts.append("\n".join(lines) + "\n")
+    return "\n".join(parts)
+
+
+def _line(row: Row) -> str:
+    labels = ", ".join(f"`{label}`" for label in row.labels) or "–"
+    return f"| `{row.exposed}` | {row.kind} | {labels} | {row.doc} |"
+
+
+if __name__ == "__main__":
+    print(render(), end="")  # noqa: T201 - the page is what this prints

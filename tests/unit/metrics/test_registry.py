@@ -1,0 +1,103 @@
+from typing import Any
+
+import pytest
+from prometheus_client.parser import text_string_to_metric_families
+
+from warmroute.metrics import ROWS, Metrics, Row, Snapshot
+
+WORKER = {
+    "name": "w1",
+    "state": "ready",
+    "requests": 3,
+    "prefilling": 1,
+    "queued_tokens": 500,
+    "context_tokens": 90_000,
+    "active_blocks": 6_000,
+    "wait_seconds": 0.25,
+    "ttft_scale": 1.5,
+    "confirmed_blocks": 10,
+    "predicted_blocks": 20,
+}
+ROUTER: dict[str, Any] = {
+    "decisions": {"warm": 7, "cold": 0},
+    "prompt_tokens": 1000,
+    "overlap_tokens": 900,
+    "unknown_model": 1,
+    "prompt_too_long": 0,
+    "no_eligible_worker": 0,
+    "saturated": 2,
+    "finished": 5,
+    "failed": 0,
+    "cancelled": 1,
+    "abandoned": 0,
+    "reported": 4,
+    "reported_prompt_tokens": 400,
+    "reported_cached_tokens": 300,
+    "reported_overlap_tokens": 320,
+    "open": 1,
+    "index": {"bytes": 4096},
+    "workers": [WORKER, {**WORKER, "name": "w2", "state": "down"}],
+}
+
+
+def scrape(router: dict[str, Any] = ROUTER, *, approximate: bool = False) -> dict[tuple[str, str], float]:
+    """Every sample of the page by name and label value."""
+    snapshot = Snapshot(router=router, proxy={}, version="1.2.3", approximate=approximate, draining=False)
+    page = Metrics(lambda: snapshot).render().decode()
+    return {
+        (sample.name, ",".join(sample.labels.values())): sample.value
+        for family in text_string_to_metric_families(page)
+        for sample in family.samples
+    }
+
+
+def test_the_page_says_what_the_router_counts() -> None:
+    page = scrape()
+    assert page["warmroute_info", "1.2.3"] == 1
+    assert page["warmroute_decisions_total", "warm"] == 7
+    assert page["warmroute_decisions_total", "cold"] == 0
+    assert page["warmroute_refusals_total", "saturated"] == 2
+    assert page["warmroute_reported_cached_tokens_total", ""] == 300
+    assert page["warmroute_worker_wait_seconds", "w2"] == 0.25
+    assert (page["warmroute_worker_ready", "w1"], page["warmroute_worker_ready", "w2"]) == (1, 0)
+    assert {state: page["warmroute_workers", state] for state in ("ready", "down", "draining")} == {
+        "ready": 1,
+        "down": 1,
+        "draining": 0,
+    }
+    assert page["process_start_time_seconds", ""] > 0
+
+
+def test_every_metric_without_a_worker_label_is_there_from_the_start() -> None:
+    names = {name for name, _ in scrape({**ROUTER, "workers": []})}
+    expected = {row.exposed for row in ROWS if row.labels != ("worker",) and row.kind != "histogram"}
+    assert expected <= names
+
+
+@pytest.mark.parametrize("approximate", [True, False])
+def test_approximate_affinity_is_a_gauge(approximate: bool) -> None:
+    assert scrape(approximate=approximate)["warmroute_affinity_approximate", ""] == approximate
+
+
+def test_names_are_unique_and_in_the_namespace() -> None:
+    names = [row.exposed for row in ROWS]
+    assert len(set(names)) == len(names)
+    assert all(
+        name.startswith("warmroute_") and row.doc.endswith(".") for name, row in zip(names, ROWS, strict=True)
+    )
+
+
+def test_buckets_of_a_histogram_are_cumulated() -> None:
+    value = {"bounds": [0.1, 1.0], "counts": [2, 3, 1], "sum": 4.5}
+    row = Row("warmroute_x_seconds", "histogram", "X.", lambda _: [((), value)])
+    samples = {
+        (sample.name, sample.labels.get("le", "")): sample.value
+        for sample in row.family(Snapshot({}, {}, "", False, False)).samples
+    }
+    assert samples == {
+        ("warmroute_x_seconds_bucket", "0.1"): 2,
+        ("warmroute_x_seconds_bucket", "1.0"): 5,
+        ("warmroute_x_seconds_bucket", "+Inf"): 6,
+        ("warmroute_x_seconds_count", ""): 6,
+        ("warmroute_x_seconds_sum", ""): 4.5,
+    }
