@@ -28,7 +28,9 @@ CORE_ROWS = [
     ["select", "admit"],
     ["prefix", "load", "fleet"],
     ["block", "event"],
-    ["ids", "time", "config", "error"],
+    ["config"],
+    ["options", "calibration"],
+    ["ids", "time", "error"],
 ]
 
 

@@ -1,6 +1,6 @@
 //! The options of a router, each defined here and nowhere else.
 
-use crate::load::calibration::Calibration;
+use crate::calibration::Calibration;
 use crate::options::Allowed::{Choice, Float, Int};
 use crate::options::{Field, Value};
 

@@ -1,6 +1,5 @@
 //! What each worker has to do, as this router's own bookings say.
 
 pub(crate) mod active;
-pub mod calibration;
 pub mod ledger;
 pub(crate) mod outputs;

@@ -14,11 +14,11 @@ pub use shared::{Lease, SharedRouter};
 pub use stats::{Stats, WorkerStats};
 
 use crate::block::{BlockHash, BlockHasher, Units};
+use crate::calibration::Calibration;
 use crate::config::RouterConfig;
 use crate::error::{ConfigError, FleetError, RouteError};
 use crate::fleet::{Fleet, Worker, WorkerSpec};
 use crate::ids::WorkerId;
-use crate::load::calibration::Calibration;
 use crate::load::ledger::{Booking, Ledger, Outcome, Reservation};
 use crate::load::outputs::OutputMeans;
 use crate::prefix::{Overlaps, PrefixIndex};

@@ -1,7 +1,7 @@
 //! The policies beside priced affinity: to be chosen, and to be compared with.
 
+use crate::calibration::Calibration;
 use crate::config::RouterConfig;
-use crate::load::calibration::Calibration;
 use crate::select::{Candidate, Pick, Question, Reason, stable};
 
 /// The tokens of a prompt for which the prefill rate of `sticky-until-saturated` is taken.

@@ -1,6 +1,6 @@
 //! What it costs to send a request to a worker, in seconds.
 
-use crate::load::calibration::Calibration;
+use crate::calibration::Calibration;
 use crate::select::{Candidate, Question};
 
 /// The terms of one candidate's cost, in seconds.

@@ -5,9 +5,9 @@ pub mod cost;
 mod priced;
 mod stable;
 
+use crate::calibration::Calibration;
 use crate::config::{Policy, RouterConfig};
 use crate::ids::Slot;
-use crate::load::calibration::Calibration;
 
 /// What is known of one eligible worker when a decision is made.
 #[derive(Clone, Copy, Debug, PartialEq)]

@@ -1,7 +1,7 @@
 //! Priced affinity, the default policy.
 
+use crate::calibration::Calibration;
 use crate::config::RouterConfig;
-use crate::load::calibration::Calibration;
 use crate::select::{Candidate, Pick, Question, Reason, cost, stable};
 
 /// Copies of a prefix that may be in the making at once, beside one for each finished copy: a leader, and a
