@@ -1,0 +1,1 @@
+"""The server: router, data plane, fleet and control paths in one process."""

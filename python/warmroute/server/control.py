@@ -1,0 +1,129 @@
+"""The paths that warmroute answers itself: metrics, health, the fleet's models, its workers, explanations.
+
+Called from the data plane's threads with the request already read; it answers from memory and never waits.
+"""
+
+from collections.abc import Callable
+from typing import Any, Protocol
+
+from warmroute.errors import InvalidRequest, WarmrouteError
+from warmroute.fleet import Fleet
+from warmroute.fleet.health import Status
+from warmroute.logs import get
+from warmroute.metrics import CONTENT_TYPE, Metrics
+from warmroute.server.replies import Reply, error_reply, json_reply, text_reply
+
+Answer = Callable[[str, bytes], Reply]
+
+log = get("control")
+
+
+class NotFound(InvalidRequest):
+    """There is no such path."""
+
+    code = "not_found"
+
+
+class MethodNotAllowed(InvalidRequest):
+    """The path does not take this method."""
+
+    code = "method_not_allowed"
+
+
+class RouterPort(Protocol):
+    """What the control paths read of the router."""
+
+    def stats(self) -> dict[str, Any]:
+        """The counters and the state of the moment."""
+
+
+class Control:
+    """Answers one request at a time; the data plane may call it from several threads."""
+
+    def __init__(self, router: RouterPort, fleet: Fleet, metrics: Metrics, explain: Answer) -> None:
+        """Take what is asked of, and what answers `/warmroute/v1/explain`."""
+        self._router = router
+        self._fleet = fleet
+        self._metrics = metrics
+        self.draining = False
+        self._paths: dict[str, tuple[str, Answer]] = {
+            "/healthz": ("GET", self._healthz),
+            "/metrics": ("GET", self._scrape),
+            "/readyz": ("GET", self._readyz),
+            "/v1/models": ("GET", self._models),
+            "/warmroute/v1/explain": ("POST", explain),
+            "/warmroute/v1/workers": ("GET", self._workers),
+        }
+
+    def __call__(self, method: str, path: str, query: str, body: bytes) -> Reply:
+        """Answer a request: status, content type and body."""
+        try:
+            allowed, answer = self._paths.get(path, ("", None))
+            if answer is None:
+                return error_reply(NotFound(f"there is no {path}"), 404)
+            if method != allowed and not (method == "HEAD" and allowed == "GET"):
+                return error_reply(MethodNotAllowed(f"{path} takes {allowed}"), 405)
+            return answer(query, body)
+        except WarmrouteError as error:
+            return error_reply(error)
+        except Exception:
+            log.exception("a control path failed", path=path)
+            return error_reply(WarmrouteError("internal error"), 500)
+
+    def _healthz(self, _query: str, _body: bytes) -> Reply:
+        return text_reply("ok")
+
+    def _readyz(self, _query: str, _body: bytes) -> Reply:
+        if self.draining:
+            return text_reply("draining", 503)
+        if not self._fleet.is_ready():
+            return text_reply("no worker is up", 503)
+        return text_reply("ready")
+
+    def _scrape(self, _query: str, _body: bytes) -> Reply:
+        return 200, CONTENT_TYPE, self._metrics.render()
+
+    def _models(self, _query: str, _body: bytes) -> Reply:
+        models: dict[str, dict[str, Any]] = {}
+        for state in self._fleet.states():
+            if state.health.status is not Status.UP:
+                continue
+            known = {model.id: model for model in state.facts.models}
+            for name in state.options.models or known:
+                model = known.get(name)
+                entry = models.setdefault(
+                    name,
+                    {
+                        "id": name,
+                        "object": "model",
+                        "created": model.created if model else 0,
+                        "owned_by": model.owned_by if model else "vllm",
+                        "max_model_len": None,
+                    },
+                )
+                longest = state.options.max_model_len or (model.max_model_len if model else None)
+                entry["max_model_len"] = max(entry["max_model_len"] or 0, longest or 0) or None
+        return json_reply({"object": "list", "data": [models[name] for name in sorted(models)]})
+
+    def _workers(self, _query: str, _body: bytes) -> Reply:
+        loads = {load["name"]: load for load in self._router.stats()["workers"]}
+        return json_reply({"workers": [_worker(state, loads) for state in self._fleet.states()]})
+
+
+def _worker(state: Any, loads: dict[str, dict[str, Any]]) -> dict[str, Any]:
+    options, facts = state.options, state.facts
+    load = dict(loads.get(state.name, {}))
+    load.pop("name", None)
+    return {
+        "name": state.name,
+        "url": options.url,
+        "state": load.pop("state", None),
+        "health": {"status": state.health.status, "failures": state.health.failures, "error": state.error},
+        "models": list(options.models or (model.id for model in facts.models)),
+        "max_model_len": options.max_model_len or facts.max_model_len,
+        "block_size": options.block_size or facts.block_size,
+        "kv_blocks": options.kv_blocks or facts.kv_blocks,
+        "max_requests": options.max_requests,
+        "dp_rank": options.dp_rank,
+        "load": load,
+    }
