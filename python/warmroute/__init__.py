@@ -1,1 +1,14 @@
 """Send each LLM request to the vLLM worker whose KV cache is already warm for its prompt."""
+
+from warmroute.native import Candidate, Cost, Decision, Explanation, Lease, Router, WorkerView, __version__
+
+__all__ = [
+    "Candidate",
+    "Cost",
+    "Decision",
+    "Explanation",
+    "Lease",
+    "Router",
+    "WorkerView",
+    "__version__",
+]

@@ -1,5 +1,402 @@
-"""The compiled part of warmroute."""
+"""The compiled part of warmroute.
 
-__all__ = ["__version__"]
+`_Tokens` is a prompt as token ids: `bytes` of packed little-endian 32-bit ids (the fastest: no copy, and the
+GIL is released for long prompts), any contiguous buffer of 32-bit integers (`array("I")`, numpy `uint32`: no
+copy), a buffer of 64-bit integers, or a sequence of ints. A negative id, one above 4,294,967,295, and bytes that
+are not a multiple of 4 raise `warmroute.errors.InvalidRequest`.
+"""
+
+from collections.abc import Sequence
+from types import TracebackType
+from typing import Any, Literal, Self, TypeAlias, final
+
+from typing_extensions import Buffer
+
+__all__ = [
+    "ROUTER_OPTIONS",
+    "Candidate",
+    "Cost",
+    "Decision",
+    "Explanation",
+    "Lease",
+    "OptionSpec",
+    "Router",
+    "WorkerView",
+    "__version__",
+]
 
 __version__: str
+
+_Tokens: TypeAlias = Buffer | Sequence[int]
+_Reason: TypeAlias = Literal["warm", "spill", "cold", "balance"]
+_Outcome: TypeAlias = Literal["finished", "failed", "cancelled", "abandoned"]
+_State: TypeAlias = Literal["ready", "down", "draining"]
+_Refusal: TypeAlias = Literal["model", "down", "draining", "avoided", "too-long", "at-limit"]
+
+@final
+class OptionSpec:
+    """One option: its name, default, range, unit and what it does."""
+
+    @property
+    def name(self) -> str: ...
+    @property
+    def kind(self) -> Literal["int", "float", "bool", "choice"]: ...
+    @property
+    def default(self) -> int | float | bool | str: ...
+    @property
+    def minimum(self) -> int | float | None: ...
+    @property
+    def maximum(self) -> int | float | None: ...
+    @property
+    def choices(self) -> list[str] | None: ...
+    @property
+    def unit(self) -> str: ...
+    @property
+    def doc(self) -> str: ...
+    @property
+    def allowed(self) -> str: ...
+
+ROUTER_OPTIONS: list[OptionSpec]
+
+@final
+class Router:
+    """Which worker should take this prompt: one prefix index and one ledger of load, for all threads."""
+
+    def __new__(cls, **options: int | float | bool | str) -> Router:
+        """Make a router without workers.
+
+        The keywords are the options in `ROUTER_OPTIONS`, such as `block_size=16` or `policy="round-robin"`.
+
+        Raises:
+            ConfigError: for an unknown option or a value outside its range.
+        """
+
+    @property
+    def block_size(self) -> int:
+        """Tokens in one KV block."""
+
+    @property
+    def policy(self) -> str:
+        """The name of the policy in force."""
+
+    def add_worker(
+        self,
+        name: str,
+        *,
+        url: str = "",
+        kv_blocks: int | None = None,
+        block_size: int | None = None,
+        models: Sequence[str] | None = None,
+        max_model_len: int | None = None,
+        max_requests: int | None = None,
+        dp_rank: int | None = None,
+    ) -> None:
+        """Take in a worker, ready and with nothing cached.
+
+        `kv_blocks` bounds what is predicted of its cache, `max_model_len` is in tokens, no `models` means
+        any, and `max_requests` is how many it may have at once.
+
+        Raises:
+            ConfigError: for a name that is taken, or a block size that is not the router's.
+        """
+
+    def update_worker(
+        self,
+        name: str,
+        *,
+        url: str = "",
+        kv_blocks: int | None = None,
+        block_size: int | None = None,
+        models: Sequence[str] | None = None,
+        max_model_len: int | None = None,
+        max_requests: int | None = None,
+        dp_rank: int | None = None,
+    ) -> None:
+        """Replace what is known of a worker; its load and cache stay.
+
+        Raises:
+            UnknownWorker: for a name that the fleet does not have.
+            ConfigError: for a block size that is not the router's.
+        """
+
+    def set_ready(self, name: str, ready: bool) -> None:
+        """Say whether a worker answers. One that does not is taken to have lost its cache.
+
+        Raises:
+            UnknownWorker: for a name that the fleet does not have.
+        """
+
+    def drain_worker(self, name: str) -> None:
+        """Let a worker finish what it has, and give it nothing more.
+
+        Raises:
+            UnknownWorker: for a name that the fleet does not have.
+        """
+
+    def remove_worker(self, name: str) -> None:
+        """Forget a worker and everything it holds. Leases on it stay valid.
+
+        Raises:
+            UnknownWorker: for a name that the fleet does not have.
+        """
+
+    def workers(self) -> list[WorkerView]:
+        """Every worker; one that left gives its place to the next that joins."""
+
+    def route(
+        self,
+        tokens: _Tokens,
+        *,
+        tenant: str = "",
+        model: str | None = None,
+        max_tokens: int | None = None,
+        session: str | None = None,
+        lora: str = "",
+        cache_salt: str = "",
+        avoid: Sequence[str] | None = None,
+    ) -> Lease:
+        """Choose a worker and book the load, in one step.
+
+        Args:
+            tokens: the prompt; see the module's own description.
+            tenant: whose request it is.
+            model: the model's name; `None` takes any worker.
+            max_tokens: the most output tokens that the request allows.
+            session: what `session-sticky` goes by.
+            lora: the LoRA adapter's name.
+            cache_salt: vLLM's `cache_salt`.
+            avoid: names of workers that must not be chosen.
+
+        Raises:
+            InvalidRequest: for token ids that are none.
+            UnknownWorker: for a name in `avoid` that the fleet does not have.
+            UnknownModel: where every worker has told its models and none serves this one.
+            PromptTooLong: where no eligible worker takes a prompt of this length.
+            Saturated: where every eligible worker has as many requests as it may have.
+            NoEligibleWorker: where no worker is ready.
+        """
+
+    def decide(
+        self,
+        tokens: _Tokens,
+        *,
+        tenant: str = "",
+        model: str | None = None,
+        max_tokens: int | None = None,
+        session: str | None = None,
+        lora: str = "",
+        cache_salt: str = "",
+        avoid: Sequence[str] | None = None,
+    ) -> Decision:
+        """Choose a worker and book nothing. Takes and raises what `route` does."""
+
+    def explain(
+        self,
+        tokens: _Tokens,
+        *,
+        tenant: str = "",
+        model: str | None = None,
+        max_tokens: int | None = None,
+        session: str | None = None,
+        lora: str = "",
+        cache_salt: str = "",
+        avoid: Sequence[str] | None = None,
+    ) -> Explanation:
+        """Say where a request would go and every worker's part in it; books nothing.
+
+        Takes what `route` does. Where no worker can be chosen, the explanation carries the error.
+
+        Raises:
+            InvalidRequest: for token ids that are none.
+            UnknownWorker: for a name in `avoid` that the fleet does not have.
+        """
+
+    def stats(self) -> dict[str, Any]:
+        """Counters since the start and the state of the moment.
+
+        Keys: `decisions` (by reason), `prompt_tokens`, `overlap_tokens`, refusals (`unknown_model`,
+        `prompt_too_long`, `no_eligible_worker`, `saturated`), ends (`finished`, `failed`, `cancelled`,
+        `abandoned`), what workers reported (`reported`, `reported_prompt_tokens`, `reported_cached_tokens`,
+        `reported_overlap_tokens`), `open` reservations, `index` and `workers`.
+        """
+
+@final
+class Lease:
+    """The booking of a request on its worker.
+
+    The load is given back when the lease is closed, and where it is dropped without (counted as `abandoned`).
+    As a context manager it closes itself: `finished`, or `failed` where the block raises.
+    """
+
+    @property
+    def worker(self) -> str:
+        """The worker's name."""
+
+    @property
+    def url(self) -> str:
+        """Where the worker serves."""
+
+    @property
+    def dp_rank(self) -> int | None:
+        """The worker's data-parallel rank, for vLLM's `X-data-parallel-rank`."""
+
+    @property
+    def overlap_tokens(self) -> int:
+        """Leading tokens that the worker is taken to hold: whole blocks, never the last token."""
+
+    @property
+    def confirmed_tokens(self) -> int:
+        """Those of them that a KV event confirmed."""
+
+    @property
+    def prompt_tokens(self) -> int:
+        """The prompt's length in tokens."""
+
+    @property
+    def predicted_ttft(self) -> float:
+        """Seconds until the first token, as expected when the decision was made."""
+
+    @property
+    def reason(self) -> _Reason:
+        """Why the worker was chosen."""
+
+    @property
+    def is_open(self) -> bool:
+        """Whether the load is still booked."""
+
+    def first_token(self) -> None:
+        """Report the first token: the prefill share of the load goes. Later calls change nothing."""
+
+    def progress(self, output_tokens: int) -> None:
+        """Report how many output tokens there are so far."""
+
+    def cached_tokens(self, tokens: int) -> None:
+        """Report how many prompt tokens the worker says it had cached."""
+
+    def close(self, outcome: _Outcome = "finished") -> bool:
+        """Report the end: the load goes. Answers `False` where the lease was closed before.
+
+        Raises:
+            InvalidRequest: for an outcome that is none.
+        """
+
+    def __enter__(self) -> Self: ...
+    def __exit__(
+        self,
+        kind: type[BaseException] | None,
+        error: BaseException | None,
+        trace: TracebackType | None,
+        /,
+    ) -> None: ...
+
+@final
+class Decision:
+    """The chosen worker, and what was expected of it."""
+
+    @property
+    def worker(self) -> str: ...
+    @property
+    def url(self) -> str: ...
+    @property
+    def dp_rank(self) -> int | None: ...
+    @property
+    def overlap_tokens(self) -> int: ...
+    @property
+    def confirmed_tokens(self) -> int: ...
+    @property
+    def prompt_tokens(self) -> int: ...
+    @property
+    def predicted_ttft(self) -> float: ...
+    @property
+    def reason(self) -> _Reason: ...
+
+@final
+class Cost:
+    """The terms of a cost, in seconds."""
+
+    @property
+    def wait(self) -> float:
+        """Until the prefill that the worker already has is done."""
+
+    @property
+    def prefill(self) -> float:
+        """The request's own prefill."""
+
+    @property
+    def delay(self) -> float:
+        """What that prefill delays the worker's other requests by."""
+
+    @property
+    def decode(self) -> float:
+        """The share of decode steps that the worker's other requests take from this one."""
+
+    @property
+    def total(self) -> float:
+        """The sum of the terms: what is minimised."""
+
+@final
+class Candidate:
+    """One worker's part in a decision."""
+
+    @property
+    def worker(self) -> str: ...
+    @property
+    def state(self) -> _State: ...
+    @property
+    def refusal(self) -> _Refusal | None:
+        """Why the worker may not take the request; `None` where it may."""
+
+    @property
+    def overlap_tokens(self) -> int: ...
+    @property
+    def confirmed_tokens(self) -> int: ...
+    @property
+    def requests(self) -> int:
+        """Active requests."""
+
+    @property
+    def context_tokens(self) -> int:
+        """Context tokens of the active requests."""
+
+    @property
+    def full(self) -> bool:
+        """Whether the worker's KV blocks are nearly all in active use, which makes it a last resort."""
+
+    @property
+    def cost(self) -> Cost: ...
+
+@final
+class Explanation:
+    """Where a request would go, and every worker's part in it."""
+
+    @property
+    def decision(self) -> Decision | None: ...
+    @property
+    def error(self) -> Exception | None:
+        """Why no worker can be chosen; `None` where one can."""
+
+    @property
+    def candidates(self) -> list[Candidate]: ...
+
+@final
+class WorkerView:
+    """A worker of the fleet, as known at one moment; `None` is not known."""
+
+    @property
+    def name(self) -> str: ...
+    @property
+    def url(self) -> str: ...
+    @property
+    def state(self) -> _State: ...
+    @property
+    def kv_blocks(self) -> int | None: ...
+    @property
+    def block_size(self) -> int | None: ...
+    @property
+    def models(self) -> list[str]: ...
+    @property
+    def max_model_len(self) -> int | None: ...
+    @property
+    def max_requests(self) -> int | None: ...
+    @property
+    def dp_rank(self) -> int | None: ...

@@ -1,5 +1,27 @@
 """The one module that imports the compiled part; everything else of the package takes it from here."""
 
-from warmroute._core import __version__
+from warmroute._core import (
+    ROUTER_OPTIONS,
+    Candidate,
+    Cost,
+    Decision,
+    Explanation,
+    Lease,
+    OptionSpec,
+    Router,
+    WorkerView,
+    __version__,
+)
 
-__all__ = ["__version__"]
+__all__ = [
+    "ROUTER_OPTIONS",
+    "Candidate",
+    "Cost",
+    "Decision",
+    "Explanation",
+    "Lease",
+    "OptionSpec",
+    "Router",
+    "WorkerView",
+    "__version__",
+]

@@ -1,9 +1,30 @@
 //! The Python binding: convert, call, map the error.
 
+mod decision;
+mod errors;
+mod lease;
+mod options;
+mod random;
+mod router;
+mod stats;
+mod tokens;
+mod worker;
+
 use pyo3::prelude::*;
+use warmroute_core::config::RouterConfig;
 
 /// The compiled part of warmroute.
 #[pymodule]
 fn _core(module: &Bound<'_, PyModule>) -> PyResult<()> {
-    module.add("__version__", env!("CARGO_PKG_VERSION"))
+    let py = module.py();
+    module.add("__version__", env!("CARGO_PKG_VERSION"))?;
+    module.add("ROUTER_OPTIONS", options::table(py, RouterConfig::options())?)?;
+    module.add_class::<options::PyOptionSpec>()?;
+    module.add_class::<router::PyRouter>()?;
+    module.add_class::<lease::PyLease>()?;
+    module.add_class::<decision::PyDecision>()?;
+    module.add_class::<decision::PyExplanation>()?;
+    module.add_class::<decision::PyCandidate>()?;
+    module.add_class::<decision::PyCost>()?;
+    module.add_class::<worker::PyWorker>()
 }

@@ -1,0 +1,127 @@
+//! A lease as a Python object and context manager.
+
+use std::time::Instant;
+
+use parking_lot::Mutex;
+use pyo3::prelude::*;
+use warmroute_core::load::ledger::Outcome;
+use warmroute_core::router::{Decision, Lease, SharedRouter};
+
+use crate::errors;
+
+const OUTCOMES: [(&str, Outcome); 4] = [
+    ("finished", Outcome::Finished),
+    ("failed", Outcome::Failed),
+    ("cancelled", Outcome::Cancelled),
+    ("abandoned", Outcome::Abandoned),
+];
+
+/// The booking of a request on its worker. Its load is given back when it is closed, or dropped.
+#[pyclass(frozen, module = "warmroute._core", name = "Lease")]
+pub(crate) struct PyLease {
+    lease: Mutex<Lease>,
+    decision: Decision,
+    router: SharedRouter,
+}
+
+impl PyLease {
+    pub(crate) fn new(lease: Lease, router: SharedRouter) -> PyLease {
+        PyLease { decision: lease.decision().clone(), lease: Mutex::new(lease), router }
+    }
+
+    fn end(&self, outcome: Outcome) -> bool {
+        self.lease.lock().close(outcome)
+    }
+}
+
+#[pymethods]
+impl PyLease {
+    #[getter]
+    fn worker(&self) -> &str {
+        &self.decision.worker.spec.name
+    }
+
+    #[getter]
+    fn url(&self) -> &str {
+        &self.decision.worker.spec.url
+    }
+
+    #[getter]
+    fn dp_rank(&self) -> Option<u32> {
+        self.decision.worker.spec.dp_rank
+    }
+
+    #[getter]
+    fn overlap_tokens(&self) -> u32 {
+        self.decision.overlap_tokens
+    }
+
+    #[getter]
+    fn confirmed_tokens(&self) -> u32 {
+        self.decision.confirmed_tokens
+    }
+
+    #[getter]
+    fn prompt_tokens(&self) -> u32 {
+        self.decision.prompt_tokens
+    }
+
+    #[getter]
+    fn predicted_ttft(&self) -> f64 {
+        self.decision.predicted_ttft.as_secs_f64()
+    }
+
+    #[getter]
+    fn reason(&self) -> &'static str {
+        self.decision.reason.name()
+    }
+
+    #[getter]
+    fn is_open(&self) -> bool {
+        self.lease.lock().is_open()
+    }
+
+    fn first_token(&self) {
+        self.lease.lock().first_token(self.router.time(Instant::now()));
+    }
+
+    fn progress(&self, output_tokens: u32) {
+        self.lease.lock().progress(output_tokens);
+    }
+
+    fn cached_tokens(&self, tokens: u32) {
+        self.lease.lock().cached_tokens(tokens);
+    }
+
+    #[pyo3(signature = (outcome = "finished"))]
+    fn close(&self, py: Python<'_>, outcome: &str) -> PyResult<bool> {
+        match OUTCOMES.iter().find(|(name, _)| *name == outcome) {
+            Some((_, outcome)) => Ok(self.end(*outcome)),
+            None => {
+                let names = OUTCOMES.map(|(name, _)| name).join(", ");
+                Err(errors::invalid(py, format!("outcome {outcome:?} is not known: use one of {names}")))
+            }
+        }
+    }
+
+    fn __enter__(slf: Py<Self>) -> Py<Self> {
+        slf
+    }
+
+    #[pyo3(signature = (kind, error, trace, /))]
+    fn __exit__(&self, kind: &Bound<'_, PyAny>, error: &Bound<'_, PyAny>, trace: &Bound<'_, PyAny>) {
+        let _ = (error, trace);
+        self.end(if kind.is_none() { Outcome::Finished } else { Outcome::Failed });
+    }
+
+    fn __repr__(&self) -> String {
+        format!(
+            "Lease(worker={:?}, overlap_tokens={}, prompt_tokens={}, reason={:?}, is_open={})",
+            self.worker(),
+            self.overlap_tokens(),
+            self.prompt_tokens(),
+            self.reason(),
+            if self.is_open() { "True" } else { "False" }
+        )
+    }
+}

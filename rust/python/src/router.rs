@@ -1,0 +1,255 @@
+//! The router as a Python object.
+
+use std::time::Instant;
+
+use pyo3::prelude::*;
+use pyo3::types::PyDict;
+use warmroute_core::block::Namespace;
+use warmroute_core::config::RouterConfig;
+use warmroute_core::error::FleetError;
+use warmroute_core::fleet::WorkerSpec;
+use warmroute_core::ids::WorkerId;
+use warmroute_core::router::{RouteRequest, Router, SharedRouter};
+
+use crate::decision::{PyDecision, PyExplanation};
+use crate::lease::PyLease;
+use crate::random::Random;
+use crate::tokens::{self, Hashed};
+use crate::worker::PyWorker;
+use crate::{errors, options, stats};
+
+/// Which worker should take this prompt: one prefix index, one ledger of load, for all callers and threads.
+#[pyclass(frozen, module = "warmroute._core", name = "Router")]
+pub(crate) struct PyRouter {
+    router: SharedRouter,
+    random: Random,
+}
+
+/// The arguments of a question that are not token ids.
+struct Asked<'a> {
+    tenant: &'a str,
+    model: Option<&'a str>,
+    max_tokens: Option<u32>,
+    session: Option<&'a str>,
+    lora: &'a str,
+    cache_salt: &'a str,
+    avoid: Option<Vec<String>>,
+}
+
+impl PyRouter {
+    pub(crate) fn shared(&self) -> &SharedRouter {
+        &self.router
+    }
+
+    /// Hashes the prompt, then asks with the GIL released while the router's lock is waited for.
+    fn ask<T: Send>(
+        &self,
+        tokens: &Bound<'_, PyAny>,
+        asked: &Asked<'_>,
+        answer: impl FnOnce(&RouteRequest<'_>) -> T + Send,
+    ) -> PyResult<T> {
+        let py = tokens.py();
+        let space = Namespace {
+            model: asked.model.unwrap_or(""),
+            lora: asked.lora,
+            salt: asked.cache_salt,
+            ..Namespace::default()
+        };
+        let Hashed { blocks, tokens: prompt_tokens } = tokens::hash(tokens, self.router.hasher(), &space)?;
+        let avoid = self.ids(py, asked.avoid.as_deref().unwrap_or_default())?;
+        let request = RouteRequest {
+            blocks: &blocks,
+            prompt_tokens,
+            units: space.units,
+            model: asked.model,
+            tenant: asked.tenant,
+            session: asked.session,
+            max_output_tokens: asked.max_tokens,
+            avoid: &avoid,
+        };
+        Ok(py.detach(|| answer(&request)))
+    }
+
+    fn ids(&self, py: Python<'_>, names: &[String]) -> PyResult<Vec<WorkerId>> {
+        if names.is_empty() {
+            return Ok(Vec::new());
+        }
+        let router = self.router.lock();
+        let ids = names.iter().map(|name| router.fleet().get(name).map(|worker| worker.id));
+        ids.collect::<Result<_, _>>().map_err(|error| errors::fleet(py, &error))
+    }
+
+    fn change<T>(
+        &self,
+        py: Python<'_>,
+        change: impl FnOnce(&mut Router) -> Result<T, FleetError> + Send,
+    ) -> PyResult<()> {
+        let result = py.detach(|| change(&mut self.router.lock()).map(drop));
+        result.map_err(|error| errors::fleet(py, &error))
+    }
+}
+
+#[pymethods]
+impl PyRouter {
+    #[new]
+    #[pyo3(signature = (**options))]
+    fn new(py: Python<'_>, options: Option<&Bound<'_, PyDict>>) -> PyResult<PyRouter> {
+        let mut config = RouterConfig::default();
+        options::apply(py, options, |name, value| config.set(name, value))?;
+        let router = SharedRouter::new(config, Instant::now()).map_err(|error| errors::config(py, &error))?;
+        Ok(PyRouter { router, random: Random::new() })
+    }
+
+    #[getter]
+    fn block_size(&self) -> usize {
+        self.router.hasher().block_size()
+    }
+
+    #[getter]
+    fn policy(&self) -> &'static str {
+        self.router.lock().config().policy.name()
+    }
+
+    #[pyo3(signature = (
+        name, *, url = "", kv_blocks = None, block_size = None, models = None,
+        max_model_len = None, max_requests = None, dp_rank = None
+    ))]
+    #[expect(clippy::too_many_arguments, reason = "keyword arguments of the Python method")]
+    fn add_worker(
+        &self,
+        py: Python<'_>,
+        name: String,
+        url: &str,
+        kv_blocks: Option<u32>,
+        block_size: Option<u32>,
+        models: Option<Vec<String>>,
+        max_model_len: Option<u32>,
+        max_requests: Option<u32>,
+        dp_rank: Option<u32>,
+    ) -> PyResult<()> {
+        let (url, models) = (url.to_owned(), models.unwrap_or_default());
+        let spec =
+            WorkerSpec { name, url, kv_blocks, block_size, models, max_model_len, max_requests, dp_rank };
+        self.change(py, |router| router.add_worker(spec))
+    }
+
+    #[pyo3(signature = (
+        name, *, url = "", kv_blocks = None, block_size = None, models = None,
+        max_model_len = None, max_requests = None, dp_rank = None
+    ))]
+    #[expect(clippy::too_many_arguments, reason = "keyword arguments of the Python method")]
+    fn update_worker(
+        &self,
+        py: Python<'_>,
+        name: String,
+        url: &str,
+        kv_blocks: Option<u32>,
+        block_size: Option<u32>,
+        models: Option<Vec<String>>,
+        max_model_len: Option<u32>,
+        max_requests: Option<u32>,
+        dp_rank: Option<u32>,
+    ) -> PyResult<()> {
+        let (url, models) = (url.to_owned(), models.unwrap_or_default());
+        let spec =
+            WorkerSpec { name, url, kv_blocks, block_size, models, max_model_len, max_requests, dp_rank };
+        self.change(py, |router| router.update_worker(spec))
+    }
+
+    fn set_ready(&self, py: Python<'_>, name: &str, ready: bool) -> PyResult<()> {
+        self.change(py, |router| router.set_ready(name, ready))
+    }
+
+    fn drain_worker(&self, py: Python<'_>, name: &str) -> PyResult<()> {
+        self.change(py, |router| router.drain_worker(name))
+    }
+
+    fn remove_worker(&self, py: Python<'_>, name: &str) -> PyResult<()> {
+        self.change(py, |router| router.remove_worker(name))
+    }
+
+    fn workers(&self) -> Vec<PyWorker> {
+        self.router.lock().fleet().iter().map(|(worker, state)| PyWorker::new(worker, state)).collect()
+    }
+
+    #[pyo3(signature = (
+        tokens, *, tenant = "", model = None, max_tokens = None, session = None, lora = "", cache_salt = "",
+        avoid = None
+    ))]
+    #[expect(clippy::too_many_arguments, reason = "keyword arguments of the Python method")]
+    fn route(
+        &self,
+        py: Python<'_>,
+        tokens: &Bound<'_, PyAny>,
+        tenant: &str,
+        model: Option<&str>,
+        max_tokens: Option<u32>,
+        session: Option<&str>,
+        lora: &str,
+        cache_salt: &str,
+        avoid: Option<Vec<String>>,
+    ) -> PyResult<PyLease> {
+        let asked = Asked { tenant, model, max_tokens, session, lora, cache_salt, avoid };
+        let (now, random) = (self.router.time(Instant::now()), self.random.next());
+        let lease = self.ask(tokens, &asked, |request| self.router.route(request, now, random))?;
+        let lease = lease.map_err(|error| errors::route(py, &error))?;
+        Ok(PyLease::new(lease, self.router.clone()))
+    }
+
+    #[pyo3(signature = (
+        tokens, *, tenant = "", model = None, max_tokens = None, session = None, lora = "", cache_salt = "",
+        avoid = None
+    ))]
+    #[expect(clippy::too_many_arguments, reason = "keyword arguments of the Python method")]
+    fn decide(
+        &self,
+        py: Python<'_>,
+        tokens: &Bound<'_, PyAny>,
+        tenant: &str,
+        model: Option<&str>,
+        max_tokens: Option<u32>,
+        session: Option<&str>,
+        lora: &str,
+        cache_salt: &str,
+        avoid: Option<Vec<String>>,
+    ) -> PyResult<PyDecision> {
+        let asked = Asked { tenant, model, max_tokens, session, lora, cache_salt, avoid };
+        let (now, random) = (self.router.time(Instant::now()), self.random.next());
+        let decision = self.ask(tokens, &asked, |request| self.router.lock().decide(request, now, random))?;
+        decision.map(|decision| PyDecision::from(&decision)).map_err(|error| errors::route(py, &error))
+    }
+
+    #[pyo3(signature = (
+        tokens, *, tenant = "", model = None, max_tokens = None, session = None, lora = "", cache_salt = "",
+        avoid = None
+    ))]
+    #[expect(clippy::too_many_arguments, reason = "keyword arguments of the Python method")]
+    fn explain(
+        &self,
+        py: Python<'_>,
+        tokens: &Bound<'_, PyAny>,
+        tenant: &str,
+        model: Option<&str>,
+        max_tokens: Option<u32>,
+        session: Option<&str>,
+        lora: &str,
+        cache_salt: &str,
+        avoid: Option<Vec<String>>,
+    ) -> PyResult<PyExplanation> {
+        let asked = Asked { tenant, model, max_tokens, session, lora, cache_salt, avoid };
+        let (now, random) = (self.router.time(Instant::now()), self.random.next());
+        let explanation =
+            self.ask(tokens, &asked, |request| self.router.lock().explain(request, now, random))?;
+        PyExplanation::new(py, &explanation)
+    }
+
+    fn stats<'py>(&self, py: Python<'py>) -> PyResult<Bound<'py, PyDict>> {
+        let stats = self.router.lock().stats();
+        stats::router(py, &stats)
+    }
+
+    fn __repr__(&self) -> String {
+        let router = self.router.lock();
+        format!("Router(block_size={}, workers={})", router.config().block_size, router.fleet().len())
+    }
+}
