@@ -1,5 +1,7 @@
 //! What can be wrong with a request body, and with a tokenizer folder.
 
+use std::path::PathBuf;
+
 use thiserror::Error;
 
 /// Why a request body has no prompt to route by. All of these are the caller's (HTTP 400).
@@ -51,5 +53,42 @@ pub enum PromptError {
         index: usize,
         /// The value as written, cut after 32 bytes.
         value: String,
+    },
+}
+
+/// Why the exact tokens of a request cannot be had here; it is then routed by its text.
+///
+/// The reason carries no text of the prompt.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Error)]
+#[error("{reason}")]
+pub struct Refused {
+    reason: &'static str,
+}
+
+impl Refused {
+    pub(crate) const fn new(reason: &'static str) -> Refused {
+        Refused { reason }
+    }
+}
+
+/// Why a tokenizer cannot be loaded.
+#[derive(Debug, Error)]
+#[non_exhaustive]
+pub enum LoadError {
+    /// A file cannot be read.
+    #[error("cannot read {}: {source}", path.display())]
+    Read {
+        /// The file.
+        path: PathBuf,
+        /// Why.
+        source: std::io::Error,
+    },
+    /// A file is not what its name says.
+    #[error("{} is not valid: {reason}", path.display())]
+    Invalid {
+        /// The file.
+        path: PathBuf,
+        /// What is wrong with it.
+        reason: String,
     },
 }

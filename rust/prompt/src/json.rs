@@ -2,7 +2,9 @@
 
 mod cursor;
 mod text;
+mod value;
 
 pub(crate) use cursor::Cursor;
 pub use cursor::MAX_NESTING;
 pub(crate) use text::unescape;
+pub(crate) use value::{string, to_value};

@@ -10,13 +10,20 @@
 //! # Ok::<(), warmroute_prompt::PromptError>(())
 //! ```
 
+mod chat;
 mod completion;
+mod encode;
 mod error;
+mod exact;
+mod folder;
 mod json;
 mod openai;
 mod prompter;
+mod template;
 
-pub use error::PromptError;
+pub use error::{LoadError, PromptError, Refused};
+pub use exact::{Exact, LoadOptions};
 pub use json::MAX_NESTING;
 pub use openai::{Body, Endpoint};
 pub use prompter::{Data, Prompt, Prompter, Rung};
+pub use template::ContentFormat;

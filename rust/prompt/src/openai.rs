@@ -62,6 +62,17 @@ struct Fields<'a> {
     chat_template_kwargs: Option<&'a str>,
     add_generation_prompt: Option<&'a str>,
     continue_final_message: Option<&'a str>,
+    add_special_tokens: Option<&'a str>,
+    options: RenderOptions<'a>,
+}
+
+/// Raw values of fields that change how a chat is rendered.
+#[derive(Clone, Copy, Debug, Default)]
+pub(crate) struct RenderOptions<'a> {
+    pub(crate) chat_template: Option<&'a str>,
+    pub(crate) truncate_prompt_tokens: Option<&'a str>,
+    pub(crate) documents: Option<&'a str>,
+    pub(crate) reasoning_effort: Option<&'a str>,
 }
 
 impl<'a> Fields<'a> {
@@ -84,6 +95,11 @@ impl<'a> Fields<'a> {
             "chat_template_kwargs" => &mut self.chat_template_kwargs,
             "add_generation_prompt" => &mut self.add_generation_prompt,
             "continue_final_message" => &mut self.continue_final_message,
+            "add_special_tokens" => &mut self.add_special_tokens,
+            "chat_template" => &mut self.options.chat_template,
+            "truncate_prompt_tokens" => &mut self.options.truncate_prompt_tokens,
+            "documents" => &mut self.options.documents,
+            "reasoning_effort" => &mut self.options.reasoning_effort,
             _ => return None,
         })
     }
@@ -231,6 +247,19 @@ impl<'a> Body<'a> {
     pub fn continue_final_message(&self) -> bool {
         self.fields.continue_final_message == Some("true")
     }
+
+    /// `add_special_tokens`: where it is absent, a completion adds them and a chat does not.
+    pub fn add_special_tokens(&self) -> bool {
+        match self.fields.add_special_tokens {
+            Some(raw) => raw == "true",
+            None => self.endpoint == Endpoint::Completions,
+        }
+    }
+
+    /// What else changes how a chat is rendered.
+    pub(crate) fn render_options(&self) -> &RenderOptions<'a> {
+        &self.fields.options
+    }
 }
 
 const MODEL_TYPE: PromptError = PromptError::WrongType { field: "model", allowed: "a string" };
@@ -238,6 +267,7 @@ const MODEL_TYPE: PromptError = PromptError::WrongType { field: "model", allowed
 fn find_fields(text: &str) -> Result<Fields<'_>, PromptError> {
     let mut fields = Fields::default();
     let mut cursor = Cursor::new(text);
+    cursor.skip_mark();
     cursor.enter(b'{', "an object")?;
     let mut first = true;
     while let Some((key, value)) = cursor.member(first)? {

@@ -1,10 +1,12 @@
 //! From a body to what a router hashes.
 
+use std::path::Path;
+
 use smallvec::SmallVec;
 use warmroute_core::block::{BYTES_PER_TOKEN, BlockHash, BlockHasher, Namespace, Units};
 
 use crate::completion::Completion;
-use crate::{Body, Endpoint, PromptError};
+use crate::{Body, Endpoint, Exact, LoadError, LoadOptions, PromptError};
 
 /// How a prompt was had, best first.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
@@ -102,7 +104,9 @@ fn inside(raw: &str) -> &str {
 
 /// Turns bodies into prompts, with a model's tokenizer and chat template or without.
 #[derive(Debug, Default)]
-pub struct Prompter {}
+pub struct Prompter {
+    exact: Option<Exact>,
+}
 
 impl Prompter {
     /// One that knows no tokenizer: prompts are text, unless the client sends token ids.
@@ -110,28 +114,57 @@ impl Prompter {
         Prompter::default()
     }
 
-    /// The prompt of `body`.
+    /// One with the tokenizer of `path`, a Hugging Face folder or a `tokenizer.json` in one.
+    ///
+    /// Takes up to a few seconds, and never belongs on an async runtime's thread.
+    ///
+    /// # Errors
+    /// [`LoadError`] where a file cannot be read or is not valid. A folder without a chat template loads,
+    /// and its chats are text.
+    pub fn load(path: &Path, options: &LoadOptions) -> Result<Prompter, LoadError> {
+        Exact::load(path, options).map(|exact| Prompter { exact: Some(exact) })
+    }
+
+    /// Whether there is a tokenizer, and [`Prompter::read`] can give exact tokens.
+    pub fn has_tokenizer(&self) -> bool {
+        self.exact.is_some()
+    }
+
+    /// The tokenizer and template, where there are any.
+    pub fn exact(&self) -> Option<&Exact> {
+        self.exact.as_ref()
+    }
+
+    /// The prompt of `body`: exact tokens where they can be had, else its text.
     ///
     /// # Errors
     /// Where the field that holds the prompt is missing or has a wrong type; the worker would refuse the
     /// request, too.
     pub fn read<'a>(&self, body: &Body<'a>) -> Result<Prompt<'a>, PromptError> {
-        match body.endpoint() {
-            Endpoint::Completions => self.completion(body),
-            Endpoint::ChatCompletions => Ok(Prompt::text([body.tools(), Some(body.messages()?)])),
-            Endpoint::Messages => Ok(Prompt::text([body.tools(), body.system(), Some(body.messages()?)])),
-            Endpoint::Responses => Ok(Prompt::text([body.tools(), body.instructions(), Some(body.input()?)])),
-        }
-    }
-
-    fn completion<'a>(&self, body: &Body<'a>) -> Result<Prompt<'a>, PromptError> {
-        let Some(raw) = body.prompt()? else {
-            // Embeddings in its place are nothing that could be compared here.
-            return Ok(Prompt::text([]));
+        let text = match body.endpoint() {
+            Endpoint::Completions => match completion(body)? {
+                None => return Ok(Prompt::text([])),
+                Some(Completion::Ids(ids)) => return Ok(Prompt::ids(ids, Rung::ClientIds)),
+                Some(Completion::Text(raw)) => Prompt::text([Some(raw)]),
+            },
+            Endpoint::ChatCompletions => Prompt::text([body.tools(), Some(body.messages()?)]),
+            Endpoint::Messages => Prompt::text([body.tools(), body.system(), Some(body.messages()?)]),
+            Endpoint::Responses => Prompt::text([body.tools(), body.instructions(), Some(body.input()?)]),
         };
-        Ok(match Completion::read(raw)? {
-            Completion::Ids(ids) => Prompt::ids(ids, Rung::ClientIds),
-            Completion::Text(raw) => Prompt::text([Some(raw)]),
+        Ok(match self.exact.as_ref().map(|exact| exact.ids(body)) {
+            Some(Ok(ids)) => Prompt::ids(pack(&ids), Rung::Local),
+            Some(Err(_)) | None => text,
         })
     }
+}
+
+/// `None` where embeddings stand in the prompt's place, which nothing here can compare.
+pub(crate) fn completion<'a>(body: &Body<'a>) -> Result<Option<Completion<'a>>, PromptError> {
+    body.prompt()?.map(Completion::read).transpose()
+}
+
+fn pack(ids: &[u32]) -> Vec<u8> {
+    let mut packed = Vec::with_capacity(ids.len() * 4);
+    packed.extend(ids.iter().flat_map(|id| id.to_le_bytes()));
+    packed
 }

@@ -19,10 +19,16 @@ pub(crate) struct Cursor<'a> {
 }
 
 impl<'a> Cursor<'a> {
-    /// The beginning of `text`; a byte order mark is passed over, as Python does.
+    /// The beginning of `text`.
     pub(crate) fn new(text: &'a str) -> Cursor<'a> {
-        let at = if text.starts_with('\u{feff}') { '\u{feff}'.len_utf8() } else { 0 };
-        Cursor { text, at }
+        Cursor { text, at: 0 }
+    }
+
+    /// Passes over a byte order mark, as Python does for bytes.
+    pub(crate) fn skip_mark(&mut self) {
+        if self.text.starts_with('\u{feff}') {
+            self.at = '\u{feff}'.len_utf8();
+        }
     }
 
     /// Enters an array or object: passes `open`, the bracket it begins with.
@@ -39,7 +45,18 @@ impl<'a> Cursor<'a> {
     ///
     /// `first` is true for the first call after [`Cursor::enter`]. `None` is the object's end, passed.
     pub(crate) fn member(&mut self, first: bool) -> Result<Option<(&'a str, &'a str)>, PromptError> {
-        if self.ends(b'}', first, "',' or '}'")? {
+        let Some(key) = self.key(first)? else { return Ok(None) };
+        Ok(Some((&key[1..key.len() - 1], self.value()?)))
+    }
+
+    /// The next element of the array that was entered, raw; as [`Cursor::member`] otherwise.
+    pub(crate) fn element(&mut self, first: bool) -> Result<Option<&'a str>, PromptError> {
+        if self.ends(b']', first)? { Ok(None) } else { self.value().map(Some) }
+    }
+
+    /// The raw name (with quotes) of the next member of the object that was entered; its value is next.
+    pub(crate) fn key(&mut self, first: bool) -> Result<Option<&'a str>, PromptError> {
+        if self.ends(b'}', first)? {
             return Ok(None);
         }
         if self.peek() != Some(b'"') {
@@ -52,15 +69,7 @@ impl<'a> Cursor<'a> {
         }
         self.at += 1;
         self.skip_space();
-        Ok(Some((&key[1..key.len() - 1], self.value()?)))
-    }
-
-    /// The next element of the array that was entered, raw; as [`Cursor::member`] otherwise.
-    pub(crate) fn element(&mut self, first: bool) -> Result<Option<&'a str>, PromptError> {
-        if self.ends(b']', first, "',' or ']'")? {
-            return Ok(None);
-        }
-        self.value().map(Some)
+        Ok(Some(key))
     }
 
     /// Requires that nothing but space is left.
@@ -69,8 +78,8 @@ impl<'a> Cursor<'a> {
         if self.at == self.text.len() { Ok(()) } else { Err(self.fault("the end of the body")) }
     }
 
-    /// Passes what stands before the next item; true at the `close` of the container, also passed.
-    fn ends(&mut self, close: u8, first: bool, expected: &'static str) -> Result<bool, PromptError> {
+    /// Passes what stands before the next item of a container; true at its `close`, also passed.
+    pub(crate) fn ends(&mut self, close: u8, first: bool) -> Result<bool, PromptError> {
         self.skip_space();
         match self.peek() {
             Some(byte) if byte == close => {
@@ -79,14 +88,14 @@ impl<'a> Cursor<'a> {
             }
             _ if first => {}
             Some(b',') => self.at += 1,
-            _ => return Err(self.fault(expected)),
+            _ => return Err(self.fault("',' or the end of the array or object")),
         }
         self.skip_space();
         Ok(false)
     }
 
     /// The value that begins here, raw, passed over.
-    fn value(&mut self) -> Result<&'a str, PromptError> {
+    pub(crate) fn value(&mut self) -> Result<&'a str, PromptError> {
         let start = self.at;
         match self.peek() {
             Some(b'"') => self.at = self.string_end(start)?,
@@ -149,11 +158,13 @@ impl<'a> Cursor<'a> {
         Err(PromptError::Syntax { at: self.text.len(), expected: "the end of a string" })
     }
 
-    fn peek(&self) -> Option<u8> {
+    /// The byte that is next.
+    pub(crate) fn peek(&self) -> Option<u8> {
         self.text.as_bytes().get(self.at).copied()
     }
 
-    fn skip_space(&mut self) {
+    /// Passes over space.
+    pub(crate) fn skip_space(&mut self) {
         while let Some(b' ' | b'\n' | b'\r' | b'\t') = self.peek() {
             self.at += 1;
         }

@@ -1,0 +1,54 @@
+//! `tools` as the worker's validation rewrites them.
+
+use minijinja::Value;
+
+use super::{Members, elements};
+use crate::Refused;
+use crate::json::{string, to_value};
+
+/// The tools of `raw`: known fields only, in a fixed order, absent ones as null. What is inside
+/// `parameters` stays as the client wrote it.
+pub(super) fn tools(raw: &str) -> Result<Value, Refused> {
+    let tools = elements(raw)?;
+    if tools.is_empty() {
+        return Err(Refused::new("the list of tools is empty"));
+    }
+    tools.into_iter().map(tool).collect::<Result<Vec<_>, _>>().map(Value::from)
+}
+
+fn tool(raw: &str) -> Result<Value, Refused> {
+    let tool = Members::of(raw)?;
+    if tool.raw("type").is_some_and(|kind| kind != "\"function\"") {
+        return Err(Refused::new("a tool is not a function"));
+    }
+    let function = Members::of(tool.raw("function").unwrap_or_default())?;
+    let deferred = tool.given("defer_loading");
+    let mut fields = vec![("name", string(function.raw("name").unwrap_or_default())?)];
+    fields.push(("description", function.given("description").map_or(Ok(Value::from(())), string)?));
+    let parameters = function.given("parameters");
+    if parameters.is_some_and(|raw| !raw.starts_with('{')) {
+        return Err(Refused::new("a tool's parameters are not an object"));
+    }
+    fields.push(("parameters", parameters.map_or(Ok(Value::from(())), to_value)?));
+    for (name, raw) in [
+        ("strict", function.given("strict")),
+        ("defer_loading", function.given("defer_loading").or(deferred)),
+    ] {
+        if let Some(raw) = raw {
+            fields.push((name, boolean(raw)?));
+        }
+    }
+    let mut tool = vec![("type", Value::from("function")), ("function", Value::from_pairs(fields))];
+    if let Some(raw) = deferred {
+        tool.push(("defer_loading", boolean(raw)?));
+    }
+    Ok(Value::from_pairs(tool))
+}
+
+fn boolean(raw: &str) -> Result<Value, Refused> {
+    match raw {
+        "true" => Ok(Value::from(true)),
+        "false" => Ok(Value::from(false)),
+        _ => Err(Refused::new("a tool's flag is not a boolean")),
+    }
+}

@@ -1,0 +1,113 @@
+//! A model's tokenizer and chat template together: the worker's own tokens, or a refusal.
+
+use std::fs;
+use std::path::{Path, PathBuf};
+
+use minijinja::Value;
+
+use crate::completion::Completion;
+use crate::encode::Encoder;
+use crate::folder::Folder;
+use crate::json::unescape;
+use crate::prompter::completion;
+use crate::template::{ChatTemplate, ContentFormat};
+use crate::{Body, Endpoint, LoadError, Refused, chat};
+
+/// How a tokenizer is loaded.
+#[derive(Clone, Debug, Default)]
+pub struct LoadOptions {
+    /// A file with the chat template to use in place of the folder's, as vLLM's `--chat-template`.
+    pub chat_template: Option<PathBuf>,
+    /// The form of messages' content, as vLLM's `--chat-template-content-format`; detected where absent.
+    pub content_format: Option<ContentFormat>,
+}
+
+/// A tokenizer with its chat templates.
+#[derive(Debug)]
+pub struct Exact {
+    encoder: Encoder,
+    templates: Vec<(String, ChatTemplate)>,
+    named_tokens: Vec<(String, String)>,
+    content_format: Option<ContentFormat>,
+}
+
+impl Exact {
+    pub(crate) fn load(path: &Path, options: &LoadOptions) -> Result<Exact, LoadError> {
+        let Folder { path, tokenizer, named_tokens, templates } = Folder::read(path)?;
+        let templates = match &options.chat_template {
+            None => templates.into_iter().map(|(name, source)| (name, source, path.clone())).collect(),
+            Some(path) => {
+                let source = fs::read_to_string(path)
+                    .map_err(|source| LoadError::Read { path: path.clone(), source })?;
+                vec![(DEFAULT.to_owned(), source, path.clone())]
+            }
+        };
+        let compile = |(name, source, path): (String, String, PathBuf)| {
+            let template = ChatTemplate::compile(&source);
+            template.map(|template| (name, template)).map_err(|reason| LoadError::Invalid { path, reason })
+        };
+        let templates = templates.into_iter().map(compile).collect::<Result<_, _>>()?;
+        let encoder = Encoder::load(&path, tokenizer)?;
+        Ok(Exact { encoder, templates, named_tokens, content_format: options.content_format })
+    }
+
+    /// Whether the fast tokenizer is in use, and not Hugging Face's as its fallback.
+    pub fn is_fast(&self) -> bool {
+        self.encoder.is_fast()
+    }
+
+    /// Whether there is a chat template.
+    pub fn has_chat_template(&self) -> bool {
+        !self.templates.is_empty()
+    }
+
+    /// The ids of the prompt of `body`.
+    ///
+    /// # Errors
+    /// [`Refused`] where they cannot be had exactly: media, a template feature that is not the same here,
+    /// an endpoint whose rendering is not known, a body that the worker would refuse.
+    pub fn ids(&self, body: &Body<'_>) -> Result<Vec<u32>, Refused> {
+        self.encode(&self.text(body)?, body.add_special_tokens())
+    }
+
+    /// The ids of `text`; `special` adds what the tokenizer puts around a whole input (BOS, EOS).
+    ///
+    /// # Errors
+    /// [`Refused`] where the tokenizer fails on it.
+    pub fn encode(&self, text: &str, special: bool) -> Result<Vec<u32>, Refused> {
+        self.encoder.encode(text, special)
+    }
+
+    /// The text of the prompt of `body`: a rendered chat, or a completion's own.
+    ///
+    /// # Errors
+    /// As [`Exact::ids`].
+    pub fn text(&self, body: &Body<'_>) -> Result<String, Refused> {
+        match body.endpoint() {
+            Endpoint::ChatCompletions => self.render(body),
+            Endpoint::Completions => match completion(body) {
+                Ok(Some(Completion::Text(raw))) if body.render_options().truncate_prompt_tokens.is_none() => {
+                    let text = unescape(raw).ok_or(Refused::new("the prompt has no text in UTF-8"))?;
+                    Ok(text.into_owned())
+                }
+                _ => Err(Refused::new("the prompt is not a text, or is truncated")),
+            },
+            Endpoint::Responses | Endpoint::Messages => {
+                Err(Refused::new("the rendering of this endpoint is not known here"))
+            }
+        }
+    }
+
+    fn render(&self, body: &Body<'_>) -> Result<String, Refused> {
+        let named = |name: &str| self.templates.iter().find(|(known, _)| known == name);
+        let with_tools = body.tools().and_then(|_| named("tool_use"));
+        let (_, template) =
+            with_tools.or_else(|| named(DEFAULT)).ok_or(Refused::new("the model has no chat template"))?;
+        let format = self.content_format.unwrap_or(template.content_format());
+        let tokens =
+            self.named_tokens.iter().map(|(name, token)| (name.clone(), Value::from(token.as_str())));
+        template.render(Value::from_pairs(tokens.chain(chat::variables(body, template, format)?)))
+    }
+}
+
+const DEFAULT: &str = "default";

@@ -1,0 +1,94 @@
+//! Rendering and encoding against a real vLLM, from files that `tests/support/golden_prompts.py` writes.
+
+#![allow(clippy::unwrap_used, clippy::panic, reason = "a test fails by panicking")]
+
+use std::fs;
+use std::path::{Path, PathBuf};
+
+use serde_json::Value;
+use warmroute_prompt::{Body, Data, Endpoint, LoadOptions, Prompter, Rung};
+
+fn root() -> PathBuf {
+    Path::new(env!("CARGO_MANIFEST_DIR")).join("../..")
+}
+
+fn package() -> PathBuf {
+    root().join("python/warmroute/data/tokenizer")
+}
+
+fn prompter(folder: &Path, template: Option<&str>) -> Prompter {
+    let template = template.map(|name| root().join(format!("tests/support/templates/{name}.jinja")));
+    let options = LoadOptions { chat_template: template, content_format: None };
+    Prompter::load(folder, &options).unwrap()
+}
+
+/// Compares each case; gives the names of those that vLLM renders and we refuse.
+fn compare(prompter: &Prompter, golden: &Path) -> Vec<String> {
+    let cases: Vec<Value> = serde_json::from_slice(&fs::read(golden).unwrap()).unwrap();
+    assert!(cases.len() > 50);
+    let mut refused = Vec::new();
+    for case in &cases {
+        let name = case["name"].as_str().unwrap();
+        let endpoint = match case["endpoint"].as_str().unwrap() {
+            "chat" => Endpoint::ChatCompletions,
+            _ => Endpoint::Completions,
+        };
+        let raw = case["body"].as_str().unwrap();
+        let body = Body::parse(endpoint, raw.as_bytes()).unwrap();
+        let exact = prompter.exact().unwrap();
+        let (text, ids) = (exact.text(&body), exact.ids(&body));
+        if case["refused"].is_string() {
+            continue;
+        }
+        match text {
+            Err(_) => refused.push(name.to_owned()),
+            Ok(text) => {
+                if let Some(expected) = case["text"].as_str() {
+                    assert_eq!(text, expected, "{name}");
+                }
+                let expected: Vec<u32> = serde_json::from_value(case["ids"].clone()).unwrap();
+                assert_eq!(ids.unwrap(), expected, "{name}");
+            }
+        }
+        check_prompt(prompter, &body, &case["ids"]);
+    }
+    refused
+}
+
+/// What a router gets is the same ids, or the text where they are refused.
+fn check_prompt(prompter: &Prompter, body: &Body<'_>, expected: &Value) {
+    let prompt = prompter.read(body).unwrap();
+    match prompt.data() {
+        Data::Ids(packed) => {
+            let ids: Vec<Value> = packed
+                .chunks_exact(4)
+                .map(|id| Value::from(u32::from_le_bytes(id.try_into().unwrap())))
+                .collect();
+            assert_eq!((prompt.rung(), prompt.tokens() as usize), (Rung::Local, ids.len()));
+            assert_eq!(&Value::from(ids), expected);
+        }
+        Data::Text(_) => assert_eq!(prompt.rung(), Rung::Text),
+    }
+}
+
+#[test]
+fn the_package_s_tokenizer_and_template() {
+    let prompter = prompter(&package(), None);
+    assert!(prompter.exact().unwrap().is_fast() && prompter.exact().unwrap().has_chat_template());
+    let refused = compare(&prompter, &root().join("rust/prompt/tests/golden/package.json"));
+    assert_eq!(refused, Vec::<String>::new());
+}
+
+#[test]
+fn a_template_that_takes_parts() {
+    let prompter = prompter(&package(), Some("parts"));
+    let refused = compare(&prompter, &root().join("rust/prompt/tests/golden/parts.json"));
+    assert_eq!(refused, Vec::<String>::new());
+}
+
+#[test]
+fn a_template_that_knows_developers() {
+    let prompter = prompter(&package(), Some("developer"));
+    let refused = compare(&prompter, &root().join("rust/prompt/tests/golden/developer.json"));
+    assert_eq!(refused, Vec::<String>::new());
+}
