@@ -16,7 +16,7 @@ COMPILED = "_core"
 PYTHON_ROWS = [
     ["cli"],
     ["demo"],
-    ["server"],
+    ["server", "sim"],
     ["rpc", "fleet"],
     ["config", "metrics", "logs"],
     ["native"],

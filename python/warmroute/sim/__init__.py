@@ -1,0 +1,1 @@
+"""Simulated workers: the engine model of the compiled part, served over HTTP, with KV events over ZMQ."""
