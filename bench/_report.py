@@ -1,4 +1,4 @@
-"""Writes what a benchmark found, with everything needed to judge or repeat it, to `bench/results/NAME.json`."""
+"""Writes what a benchmark found, and what it takes to repeat it, to `bench/results/NAME.json`."""
 
 from __future__ import annotations
 

@@ -16,15 +16,16 @@ TENANTS = 8
 BODIES = 400
 CONNECTIONS = 16
 
-_WORDS = (
-    "report ledger account tool schema query select risk value function return policy clause audit index window "
-    "agent price the of and to in is that for with as on are"
-).split()
+_WORDS = [
+    *("report", "ledger", "account", "tool", "schema", "query", "select", "risk", "value", "function"),
+    *("return", "policy", "clause", "audit", "index", "window", "agent", "price", "the", "of", "and"),
+    *("to", "in", "is", "that", "for", "with", "as", "on", "are"),
+]
 
 
 @dataclass(frozen=True)
 class Shape:
-    """One kind of request: the size of its shared system prompt, and the chunks of a streamed reply (0: one JSON)."""
+    """A kind of request: the size of its system prompt, and the chunks of its stream (0: one JSON)."""
 
     name: str
     prompt_kb: int
@@ -70,7 +71,7 @@ def bodies(shape: Shape, seed: int) -> list[bytes]:
 
 @contextlib.contextmanager
 def static_workers(folder: Path, ports: list[int], shape: Shape) -> Iterator[None]:
-    """One nginx process that stands for a worker on each port: it reads the body and answers from a file at once."""
+    """One nginx process that stands for a worker on each port: it reads the body and answers at once."""
     folder.chmod(0o755)
     reply = "reply.sse" if shape.chunks else "reply.json"
     (folder / reply).write_text(_stream(shape.chunks) if shape.chunks else _plain())
@@ -112,7 +113,7 @@ end
 
 
 def drive(script: Path, port: int, seconds: int) -> Load:
-    """Sends requests for `seconds` over `CONNECTIONS` connections, each the next as soon as it has its reply."""
+    """Sends requests for `seconds`; each connection sends the next as soon as it has its reply."""
     command = ["wrk", "-t1", f"-c{CONNECTIONS}", f"-d{seconds}s", "--latency", "-s", str(script)]
     done = subprocess.run([*command, f"http://127.0.0.1:{port}"], capture_output=True, text=True, check=True)
     seen = json.loads(done.stdout.split("RESULT ")[1].splitlines()[0])

@@ -15,7 +15,7 @@ from bench import _report
 
 @dataclass(frozen=True)
 class Router:
-    """A router: where its program is, and its command line for a port, the workers' ports and a scratch folder."""
+    """A router: its program, and its command line for a port, the workers' ports and a scratch folder."""
 
     name: str
     program: Path | None
@@ -51,11 +51,12 @@ def _urls(ports: list[int]) -> list[str]:
 def _nginx(program: Path, port: int, workers: list[int], folder: Path) -> list[str]:
     upstream = "".join(f"server 127.0.0.1:{worker}; " for worker in workers)
     config = folder / "router.conf"
-    # A body stays in memory and a reply is passed on as it comes, as a router in front of vLLM has to be set up.
+    # A body stays in memory and a reply is passed on as it comes: what a router of streams needs.
     config.write_text(
         f"worker_processes 1; daemon off; pid {folder}/router.pid; error_log {folder}/router.err;\n"
         "events { worker_connections 4096; }\n"
-        f"http {{ access_log off; client_body_temp_path {folder}/router-body; proxy_temp_path {folder}/router-proxy;\n"
+        f"http {{ access_log off; client_body_temp_path {folder}/router-body;\n"
+        f"  proxy_temp_path {folder}/router-proxy;\n"
         f"  upstream workers {{ {upstream} keepalive 64; keepalive_requests 10000000; }}\n"
         f"  server {{ listen 127.0.0.1:{port}; client_max_body_size 64m; client_body_buffer_size 1m;\n"
         "    keepalive_requests 10000000; proxy_http_version 1.1; proxy_set_header Connection '';\n"

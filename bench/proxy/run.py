@@ -2,8 +2,8 @@
 
     python -m bench.proxy.run [--rounds N] [--seconds N] [--routers a,b] [--shapes a,b]
 
-Each round starts every router in turn with the same workers and the same requests, so that a slow minute of the
-machine falls on all of them. Reported are medians over the rounds and ratios of those medians.
+Each round starts every router in turn with the same workers and the same requests, so that a slow minute
+of the machine falls on all of them. Reported are medians over the rounds and ratios of those medians.
 """
 
 from __future__ import annotations
@@ -41,17 +41,14 @@ def main() -> int:
     for round_ in range(arguments.rounds):
         for shape in shapes:
             for name, sample in _round(shape, chosen, arguments.seconds, arguments.seed):
-                print(
-                    f"round {round_ + 1}  {shape.name:10}  {name:14}  {sample}", file=sys.stderr, flush=True
-                )
+                print(f"{round_ + 1}  {shape.name:10}  {name:14}  {sample}", file=sys.stderr, flush=True)
                 samples.setdefault((shape.name, name), []).append(sample)
     rows = _rows(samples)
     targets = _targets(rows)
     print(_report.table(rows))
     for row in targets:
-        print(
-            f"{'ok    ' if row['holds'] else 'MISSED'} {row['claim']}: {row['value']} (at most {row['at_most']})"
-        )
+        verdict = "ok    " if row["holds"] else "MISSED"
+        print(f"{verdict} {row['claim']}: {row['value']} (at most {row['at_most']})")
     versions = {router.name: router.version(router.program) for router in chosen if router.program}
     parameters = {"rounds": arguments.rounds, "seconds": arguments.seconds, "workers": WORKERS}
     parameters |= {"connections": load.CONNECTIONS, "tenants": load.TENANTS, "bodies": load.BODIES}
@@ -86,15 +83,14 @@ def _round(
     shape: load.Shape, routers: list[Router], seconds: int, seed: int
 ) -> list[tuple[str, dict[str, Any]]]:
     """One sample of every router for one shape."""
-    samples = []
     with tempfile.TemporaryDirectory(prefix="proxy-bench-") as scratch:
         folder = Path(scratch)
         worker_ports = free_ports(WORKERS)
         requests = load.bodies(shape, seed)
         with load.static_workers(folder, worker_ports, shape):
-            for router in routers:
-                samples.append((router.name, _sample(router, folder, worker_ports, requests, seconds)))
-    return samples
+            return [
+                (router.name, _sample(router, folder, worker_ports, requests, seconds)) for router in routers
+            ]
 
 
 def _sample(
