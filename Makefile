@@ -21,7 +21,7 @@ export PIP_DISABLE_PIP_VERSION_CHECK := 1
 
 .PHONY: help
 help: ## Show this list
-	@awk -F':.*## ' '/^[a-z%-]+:.*## /{printf "  make %-9s %s\n", $$1, $$2}' $(MAKEFILE_LIST)
+	@awk -F':.*## ' '/^[a-z%-]+:.*## /{printf "  make %-11s %s\n", $$1, $$2}' $(MAKEFILE_LIST)
 	@printf '  make bench-NAME one bench: %s\n' '$(BENCHES)'
 
 .PHONY: demo
@@ -53,7 +53,11 @@ format: $(VENV)/.tools ## Format Rust and Python
 bench: $(addprefix bench-,$(BENCHES)) ## Run every bench; results are JSON files under bench/
 
 bench-%: build $(VENV)/.bench-tools
-	$(PY) bench/$*/run.py
+	$(PY) -m bench.$*.run
+
+.PHONY: bench-peers
+bench-peers: ## Install the routers that the proxy bench compares with, outside the checkout (0.4 GB)
+	PYTHON=$(PYTHON) bench/peers.sh
 
 .PHONY: docs
 docs: build ## Write the generated pages: docs/configuration.md and docs/metrics.md

@@ -1,0 +1,123 @@
+"""Groups of requests that share a long prefix, as agents with the same system prompt send them."""
+
+from __future__ import annotations
+
+import asyncio
+import random
+import time
+from collections import deque
+from dataclasses import dataclass
+from typing import Any
+
+from tests.support.http import request
+from tests.support.vllm import token_count
+
+GROUPS = 8
+TURNS = 8
+PREFIX_TOKENS = 2560
+FRESH_TOKENS = 64
+CLIENTS = 2
+OUTPUT_TOKENS = 4
+
+
+@dataclass(frozen=True)
+class Answered:
+    """What one request was given."""
+
+    group: int
+    worker: str
+    overlap_tokens: int
+    cached_tokens: int
+    seconds: float
+
+
+def by_ids(seed: int, vocabulary: int = 7000) -> list[tuple[int, dict[str, Any]]]:
+    """Text completions whose prompts are token ids."""
+    rng = random.Random(seed)
+
+    def ids(count: int) -> list[int]:
+        return [rng.randrange(300, vocabulary) for _ in range(count)]
+
+    prefixes = [ids(PREFIX_TOKENS) for _ in range(GROUPS)]
+    return [
+        (group, {"model": "tiny", "prompt": prefixes[group] + ids(FRESH_TOKENS), **_sampling()})
+        for group in _order(seed)
+    ]
+
+
+async def by_text(seed: int, engine_port: int) -> list[tuple[int, dict[str, Any]]]:
+    """Chat completions: a system prompt for each group, and a user turn of its own for each request."""
+    rng = random.Random(seed)
+    prefixes = [await _text(rng, PREFIX_TOKENS, engine_port) for _ in range(GROUPS)]
+    order = _order(seed)
+    turns = [await _text(rng, FRESH_TOKENS, engine_port) for _ in order]
+    return [
+        (
+            group,
+            {
+                "model": "tiny",
+                "messages": [
+                    {"role": "system", "content": prefixes[group]},
+                    {"role": "user", "content": turn},
+                ],
+                **_sampling(),
+            },
+        )
+        for group, turn in zip(order, turns, strict=True)
+    ]
+
+
+async def play(port: int, path: str, requests: list[tuple[int, dict[str, Any]]]) -> list[Answered]:
+    """Sends the requests in order from `CLIENTS` clients, each of which waits for its reply."""
+    todo = deque(requests)
+    answered: list[Answered] = []
+
+    async def client() -> None:
+        while todo:
+            group, body = todo.popleft()
+            start = time.monotonic()
+            reply = await request(port, path, body)
+            assert reply.status == 200, (reply.status, reply.body)
+            worker = reply.get("x-warmroute-worker")
+            assert worker is not None
+            overlap = int(reply.get("x-warmroute-overlap-tokens") or 0)
+            details = reply.json()["usage"]["prompt_tokens_details"] or {}
+            seconds = time.monotonic() - start
+            answered.append(Answered(group, worker, overlap, details.get("cached_tokens") or 0, seconds))
+
+    await asyncio.gather(*(client() for _ in range(CLIENTS)))
+    return answered
+
+
+def _sampling() -> dict[str, Any]:
+    return {"max_tokens": OUTPUT_TOKENS, "temperature": 0}
+
+
+def _order(seed: int) -> list[int]:
+    """Every group once a turn, in another order each turn, and no group twice in a row.
+
+    A fixed order would hand each worker of two the same groups in every turn of a round robin.
+    """
+    rng = random.Random(seed)
+    order: list[int] = []
+    for _ in range(TURNS):
+        turn = rng.sample(range(GROUPS), GROUPS)
+        while order and turn[0] == order[-1]:
+            rng.shuffle(turn)
+        order += turn
+    return order
+
+
+async def _text(rng: random.Random, tokens: int, engine_port: int) -> str:
+    """Words that make about `tokens` tokens: within one percent, or one token."""
+    words = [rng.choice(_WORDS) for _ in range(2 * tokens)]
+    whole = await token_count(engine_port, " ".join(words))
+    return " ".join(words[: round(len(words) * tokens / whole)])
+
+
+# Names of the standard library: the engine's small vocabulary is trained on its sources.
+_WORDS = [
+    *("argument", "buffer", "class", "default", "encoding", "function", "generator", "handler", "import"),
+    *("iterator", "keyword", "lambda", "method", "module", "object", "package", "parameter", "process"),
+    *("return", "sequence", "string", "thread", "timeout", "traceback", "tuple", "value", "warning", "yield"),
+]
