@@ -2,10 +2,17 @@
 
 from pathlib import Path
 
+import pytest
+
+from warmroute.config import page as configuration_page
 from warmroute.metrics import page as metrics_page
 
 DOCS = Path(__file__).parents[2] / "docs"
 
 
-def test_the_page_of_metrics_is_current() -> None:
-    assert (DOCS / "metrics.md").read_text() == metrics_page.render(), "run `make docs`"
+@pytest.mark.parametrize(
+    ("name", "text"),
+    [("configuration.md", configuration_page.render()), ("metrics.md", metrics_page.render())],
+)
+def test_the_page_is_current(name: str, text: str) -> None:
+    assert (DOCS / name).read_text() == text, "run `make docs`"

@@ -59,7 +59,8 @@ class Option:
             default=spec.default,
             doc=spec.doc,
             minimum=spec.minimum,
-            maximum=spec.maximum,
+            # The largest integer of the compiled part's type is no limit that a person set.
+            maximum=None if spec.maximum == 2**64 - 1 else spec.maximum,
             choices=tuple(spec.choices or ()),
             unit=spec.unit or "",
         )

@@ -4,8 +4,9 @@ from collections.abc import Iterable
 
 from warmroute.config.front import WorkerOptions
 from warmroute.config.option import Option, options_of, plain
-from warmroute.config.schema import Schema, Section
+from warmroute.config.schema import Section
 from warmroute.config.show import literal
+from warmroute.config.tables import serve_schema
 
 HEAD = """# Configuration
 
@@ -34,14 +35,12 @@ url = "http://10.0.0.2:8000"
 """
 
 
-def render(serve: Schema, simulator: Schema) -> str:
+def render() -> str:
     """Write the whole page."""
-    parts = [HEAD, "# `warmroute serve`\n"]
-    parts.extend(_section(section) for section in serve.sections)
+    parts = [HEAD]
+    parts.extend(_section(section) for section in serve_schema().sections)
     parts.append("## `[[worker]]`: one worker, in the file only\n")
     parts.append(_table(options_of(WorkerOptions), flags=False))
-    parts.append("# `warmroute sim-worker`\n\nFlags only.\n")
-    parts.extend(_section(section) for section in simulator.sections)
     return "\n".join(parts)
 
 
@@ -81,3 +80,7 @@ def _allowed(option: Option) -> str:
 
 def _cell(text: str) -> str:
     return " ".join(text.split()).replace("|", "\\|")
+
+
+if __name__ == "__main__":
+    print(render(), end="")  # noqa: T201 - the page is what this prints

@@ -25,7 +25,7 @@ class RouterPort(Protocol):
         """Replace what is known of a worker."""
 
     def set_ready(self, name: str, ready: bool) -> None:
-        """Say whether the worker may be chosen."""
+        """Say whether the worker may be chosen; one that may not has lost its cache."""
 
     def remove_worker(self, name: str) -> None:
         """Forget a worker and what it holds."""
@@ -144,13 +144,12 @@ class Fleet:
 
     def _learn(self, state: WorkerState, facts: Facts) -> None:
         terms = _terms(state.options, facts, self._block_size)
-        if _restarted(state, facts):
+        self._router.update_worker(state.name, **terms)
+        if state.health.status is Status.UP and _restarted(state.facts, facts):
             log.info("worker was restarted; its cache is empty", worker=state.name)
-            self._router.remove_worker(state.name)
-            self._router.add_worker(state.name, **terms)
-            self._router.set_ready(state.name, state.health.status is Status.UP)
-        else:
-            self._router.update_worker(state.name, **terms)
+            # What is not ready has lost its cache: the router forgets what the old process held.
+            self._router.set_ready(state.name, False)
+            self._router.set_ready(state.name, True)
         state.facts, state.stale = facts, False
         self._warn(state, terms)
 
@@ -188,12 +187,9 @@ def _terms(options: WorkerOptions, facts: Facts, block_size: int) -> dict[str, A
     }
 
 
-def _restarted(state: WorkerState, facts: Facts) -> bool:
-    """Whether it is another process than before; one that was down and does not say is taken for one."""
-    before, after = state.facts.started, facts.started
-    if before is None or after is None:
-        return state.health.status is Status.DOWN and state.facts.models != ()
-    return before != after
+def _restarted(before: Facts, after: Facts) -> bool:
+    """Whether it is another process than before, although it never was down for long enough to count."""
+    return before.started is not None and after.started is not None and before.started != after.started
 
 
 async def _stop(tasks: Sequence[asyncio.Task[None]]) -> None:

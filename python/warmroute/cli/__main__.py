@@ -1,0 +1,7 @@
+"""`python -m warmroute.cli` is `warmroute`."""
+
+import sys
+
+from warmroute.cli import main
+
+sys.exit(main())
