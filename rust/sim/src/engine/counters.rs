@@ -81,7 +81,7 @@ impl Counters {
         self.busy_seconds += seconds;
         self.prefill_seconds += work.prefill_seconds(time);
         self.recompute_seconds += work.recompute_seconds(time);
-        self.iteration_tokens.observe(work.tokens() as f64, &ITERATION_TOKENS);
+        self.iteration_tokens.observe(work.tokens() as f64, &buckets::ITERATION_TOKENS);
     }
 
     /// A request has one more token, at `now`.
@@ -92,9 +92,9 @@ impl Counters {
             request.first_token = now;
             self.prompt_tokens += request.prompt.len() as u64;
             self.prompt_tokens_cached += u64::from(request.cached_tokens.unwrap_or(0));
-            self.ttft.observe(now - request.arrived, &TTFT);
+            self.ttft.observe(now - request.arrived, &buckets::TTFT);
         } else {
-            self.inter_token.observe(now - request.last_token, &PER_TOKEN);
+            self.inter_token.observe(now - request.last_token, &buckets::PER_TOKEN);
         }
         request.last_token = now;
         if generated == request.output_tokens {
@@ -109,35 +109,39 @@ impl Counters {
         }
         let Request { arrived, admitted, first_token, last_token, .. } = *request;
         let generated = request.outputs.len() as f64;
-        self.e2e.observe(last_token - arrived, &REQUEST);
-        self.queue.observe(admitted - arrived, &REQUEST);
-        self.prefill.observe(first_token - admitted, &REQUEST);
-        self.decode.observe(last_token - first_token, &REQUEST);
-        self.inference.observe(last_token - admitted, &REQUEST);
+        self.e2e.observe(last_token - arrived, &buckets::REQUEST);
+        self.queue.observe(admitted - arrived, &buckets::REQUEST);
+        self.prefill.observe(first_token - admitted, &buckets::REQUEST);
+        self.decode.observe(last_token - first_token, &buckets::REQUEST);
+        self.inference.observe(last_token - admitted, &buckets::REQUEST);
         if generated > 1.0 {
-            self.time_per_output_token.observe((last_token - first_token) / (generated - 1.0), &PER_TOKEN);
+            self.time_per_output_token
+                .observe((last_token - first_token) / (generated - 1.0), &buckets::PER_TOKEN);
         }
-        self.request_prompt_tokens.observe(request.prompt.len() as f64, &REQUEST_TOKENS);
-        self.request_generation_tokens.observe(generated, &REQUEST_TOKENS);
+        self.request_prompt_tokens.observe(request.prompt.len() as f64, &buckets::REQUEST_TOKENS);
+        self.request_generation_tokens.observe(generated, &buckets::REQUEST_TOKENS);
     }
 }
 
 /// Upper bounds of the buckets that vLLM 0.32 uses, in seconds or tokens.
-pub(crate) const TTFT: [f64; 22] = [
-    0.001, 0.005, 0.01, 0.02, 0.04, 0.06, 0.08, 0.1, 0.25, 0.5, 0.75, 1.0, 2.5, 5.0, 7.5, 10.0, 20.0, 40.0,
-    80.0, 160.0, 640.0, 2560.0,
-];
-pub(crate) const PER_TOKEN: [f64; 19] = [
-    0.01, 0.025, 0.05, 0.075, 0.1, 0.15, 0.2, 0.3, 0.4, 0.5, 0.75, 1.0, 2.5, 5.0, 7.5, 10.0, 20.0, 40.0, 80.0,
-];
-pub(crate) const REQUEST: [f64; 21] = [
-    0.3, 0.5, 0.8, 1.0, 1.5, 2.0, 2.5, 5.0, 10.0, 15.0, 20.0, 30.0, 40.0, 50.0, 60.0, 120.0, 240.0, 480.0,
-    960.0, 1920.0, 7680.0,
-];
-pub(crate) const REQUEST_TOKENS: [f64; 12] =
-    [1.0, 2.0, 5.0, 10.0, 20.0, 50.0, 100.0, 200.0, 500.0, 1000.0, 2000.0, 5000.0];
-pub(crate) const ITERATION_TOKENS: [f64; 13] =
-    [1.0, 8.0, 16.0, 32.0, 64.0, 128.0, 256.0, 512.0, 1024.0, 2048.0, 4096.0, 8192.0, 16384.0];
+pub(crate) mod buckets {
+    pub(crate) const TTFT: [f64; 22] = [
+        0.001, 0.005, 0.01, 0.02, 0.04, 0.06, 0.08, 0.1, 0.25, 0.5, 0.75, 1.0, 2.5, 5.0, 7.5, 10.0, 20.0,
+        40.0, 80.0, 160.0, 640.0, 2560.0,
+    ];
+    pub(crate) const PER_TOKEN: [f64; 19] = [
+        0.01, 0.025, 0.05, 0.075, 0.1, 0.15, 0.2, 0.3, 0.4, 0.5, 0.75, 1.0, 2.5, 5.0, 7.5, 10.0, 20.0, 40.0,
+        80.0,
+    ];
+    pub(crate) const REQUEST: [f64; 21] = [
+        0.3, 0.5, 0.8, 1.0, 1.5, 2.0, 2.5, 5.0, 10.0, 15.0, 20.0, 30.0, 40.0, 50.0, 60.0, 120.0, 240.0,
+        480.0, 960.0, 1920.0, 7680.0,
+    ];
+    pub(crate) const REQUEST_TOKENS: [f64; 12] =
+        [1.0, 2.0, 5.0, 10.0, 20.0, 50.0, 100.0, 200.0, 500.0, 1000.0, 2000.0, 5000.0];
+    pub(crate) const ITERATION_TOKENS: [f64; 13] =
+        [1.0, 8.0, 16.0, 32.0, 64.0, 128.0, 256.0, 512.0, 1024.0, 2048.0, 4096.0, 8192.0, 16384.0];
+}
 
 /// How many observations fell under each of N upper bounds.
 #[derive(Clone, Debug, PartialEq)]

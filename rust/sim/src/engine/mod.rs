@@ -20,6 +20,7 @@ mod seen;
 mod step_time;
 
 pub use config::{ConfigError, EngineConfig};
+pub(crate) use counters::buckets;
 pub use counters::{Counters, Histogram};
 pub use event::KvEvent;
 pub use request::{Finish, Lora, RequestId, Space, Submission, SubmitError};
