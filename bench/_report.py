@@ -51,6 +51,13 @@ def target(claim: str, value: float, at_most: float) -> dict[str, Any]:
     return {"claim": claim, "value": round(value, 4), "at_most": at_most, "holds": value <= at_most}
 
 
+def print_targets(targets: Sequence[Mapping[str, Any]]) -> None:
+    """One line for each claim: whether it holds."""
+    for row in targets:
+        verdict = "ok    " if row["holds"] else "MISSED"
+        print(f"{verdict} {row['claim']}: {row['value']} (at most {row['at_most']:.4g})")
+
+
 def commit() -> str:
     """The checkout's commit, with `+changes` where tracked files differ from it."""
     head = _git("rev-parse", "HEAD")

@@ -26,7 +26,7 @@ class Router:
 def peers_folder() -> Path:
     """The folder with one virtual environment per peer, as `bench/peers.sh` makes them."""
     default = Path.home() / ".cache" / "warmroute" / "peers"
-    return Path(os.environ.get("WARMROUTE_BENCH_PEERS", default))
+    return Path(os.environ.get("BENCH_PEERS", default))
 
 
 def all_routers() -> dict[str, Router]:

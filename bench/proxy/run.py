@@ -46,9 +46,7 @@ def main() -> int:
     rows = _rows(samples)
     targets = _targets(rows)
     print(_report.table(rows))
-    for row in targets:
-        verdict = "ok    " if row["holds"] else "MISSED"
-        print(f"{verdict} {row['claim']}: {row['value']} (at most {row['at_most']})")
+    _report.print_targets(targets)
     versions = {router.name: router.version(router.program) for router in chosen if router.program}
     parameters = {"rounds": arguments.rounds, "seconds": arguments.seconds, "workers": WORKERS}
     parameters |= {"connections": load.CONNECTIONS, "tenants": load.TENANTS, "bodies": load.BODIES}

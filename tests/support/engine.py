@@ -1,7 +1,7 @@
 """Real vLLM workers on the CPU, from a kit: a folder with `install.sh`, `make_tiny_model.py` and `start.sh`.
 
-`WARMROUTE_ENGINE_KIT` names the folder; without it `../shared/engine` beside the checkout is taken if it is
-there. The engine is installed once into `.engine/` of the checkout, unless `WARMROUTE_ENGINE_VENV` names a
+`ENGINE_KIT` names the folder; without it `../shared/engine` beside the checkout is taken if it is
+there. The engine is installed once into `.engine/` of the checkout, unless `ENGINE_VENV` names a
 virtual environment that has one.
 """
 
@@ -27,20 +27,20 @@ END_SECONDS = 20.0
 
 def kit() -> Path | None:
     """The engine kit, or `None` where there is none."""
-    folder = Path(os.environ.get("WARMROUTE_ENGINE_KIT") or ROOT.parent / "shared" / "engine")
+    folder = Path(os.environ.get("ENGINE_KIT") or ROOT.parent / "shared" / "engine")
     parts = ("install.sh", "make_tiny_model.py", "start.sh")
     return folder if all((folder / part).is_file() for part in parts) else None
 
 
 def absence() -> str:
     """Why there is no engine, in words for whoever reads the test's result."""
-    where = os.environ.get("WARMROUTE_ENGINE_KIT") or str(ROOT.parent / "shared" / "engine")
-    return f"no engine kit in {where}: set WARMROUTE_ENGINE_KIT to a folder with install.sh and start.sh"
+    where = os.environ.get("ENGINE_KIT") or str(ROOT.parent / "shared" / "engine")
+    return f"no engine kit in {where}: set ENGINE_KIT to a folder with install.sh and start.sh"
 
 
 def venv(kit_folder: Path) -> Path:
     """A virtual environment with the engine; makes it where there is none, which takes about two minutes."""
-    given = os.environ.get("WARMROUTE_ENGINE_VENV")
+    given = os.environ.get("ENGINE_VENV")
     if given:
         return Path(given)
     folder, done = CACHE / "venv", CACHE / "venv.installed"

@@ -28,8 +28,8 @@ def free_port() -> int:
 
 
 def warmroute_command() -> list[str]:
-    """How to run `warmroute`: `WARMROUTE_COMMAND` where it is set, else the program beside this Python."""
-    given = os.environ.get("WARMROUTE_COMMAND")
+    """How to run `warmroute`: `ROUTER_COMMAND` where it is set, else the program beside this Python."""
+    given = os.environ.get("ROUTER_COMMAND")
     return shlex.split(given) if given else [str(Path(sys.executable).parent / "warmroute")]
 
 
@@ -105,7 +105,7 @@ class Router:
 
     async def active_requests(self) -> int:
         """Requests that the router holds to be running, over the whole fleet."""
-        return sum(worker["active_requests"] for worker in await self.workers())
+        return sum(worker["load"]["requests"] for worker in await self.workers())
 
     async def sees_ready(self, count: int, seconds: float = START_SECONDS) -> None:
         """Waits until the router holds exactly `count` workers to be ready."""
