@@ -2,8 +2,8 @@
 
 `_Tokens` is a prompt as token ids: `bytes` of packed little-endian 32-bit ids (the fastest: no copy, and the
 GIL is released for long prompts), any contiguous buffer of 32-bit integers (`array("I")`, numpy `uint32`: no
-copy), a buffer of 64-bit integers, or a sequence of ints. A negative id, one above 4,294,967,295, and bytes that
-are not a multiple of 4 raise `warmroute.errors.InvalidRequest`.
+copy), a buffer of 64-bit integers, or a sequence of ints. A negative id, one above 4,294,967,295, and bytes
+that are not a multiple of 4 raise `warmroute.errors.InvalidRequest`.
 """
 
 from collections.abc import Sequence
