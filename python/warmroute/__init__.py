@@ -1,5 +1,6 @@
 """Send each LLM request to the vLLM worker whose KV cache is already warm for its prompt."""
 
+from warmroute import errors
 from warmroute.native import Candidate, Cost, Decision, Explanation, Lease, Router, WorkerView, __version__
 
 __all__ = [
@@ -11,4 +12,5 @@ __all__ = [
     "Router",
     "WorkerView",
     "__version__",
+    "errors",
 ]

@@ -19,12 +19,12 @@ import tempfile
 
 os.environ |= {"HF_HUB_OFFLINE": "1", "VLLM_LOGGING_LEVEL": "ERROR", "VLLM_NO_USAGE_STATS": "1"}
 
-from prompt_bodies import BODIES  # noqa: E402
-from vllm.engine.arg_utils import EngineArgs  # noqa: E402
-from vllm.entrypoints.openai.chat_completion.protocol import ChatCompletionRequest  # noqa: E402
-from vllm.entrypoints.openai.completion.protocol import CompletionRequest  # noqa: E402
-from vllm.renderers.online_renderer import OnlineRenderer  # noqa: E402
-from vllm.renderers.registry import renderer_from_config  # noqa: E402
+from prompt_bodies import BODIES
+from vllm.engine.arg_utils import EngineArgs
+from vllm.entrypoints.openai.chat_completion.protocol import ChatCompletionRequest
+from vllm.entrypoints.openai.completion.protocol import CompletionRequest
+from vllm.renderers.online_renderer import OnlineRenderer
+from vllm.renderers.registry import renderer_from_config
 
 ROOT = pathlib.Path(__file__).parents[2]
 TOKENIZER = ROOT / "python" / "warmroute" / "data" / "tokenizer"
@@ -105,7 +105,10 @@ def main():
         (pathlib.Path(folder) / "config.json").write_text(json.dumps(MODEL))
         for template in [None, *sorted(TEMPLATES.glob("*.jinja"))]:
             source = template.read_text() if template else None
-            write(GOLDEN / f"{template.stem if template else 'package'}.json", golden(renderer_of(folder, source)))
+            write(
+                GOLDEN / f"{template.stem if template else 'package'}.json",
+                golden(renderer_of(folder, source)),
+            )
 
 
 if __name__ == "__main__":

@@ -20,7 +20,18 @@ OUT = pathlib.Path(__file__).parents[2] / "python" / "warmroute" / "data" / "tok
 VOCABULARY = 8000
 SPECIAL = ["<|endoftext|>", "<|im_start|>", "<|im_end|>"]
 MARKERS = ["<tool_call>", "</tool_call>", "<tool_response>", "</tool_response>"]
-PACKAGES = ["asyncio", "concurrent", "email", "http", "importlib", "json", "logging", "sqlite3", "unittest", "urllib"]
+PACKAGES = [
+    "asyncio",
+    "concurrent",
+    "email",
+    "http",
+    "importlib",
+    "json",
+    "logging",
+    "sqlite3",
+    "unittest",
+    "urllib",
+]
 
 # Words with their leading space, single digits, runs of punctuation with the line ends behind them, space.
 PATTERN = (
