@@ -7,6 +7,7 @@ that are not a multiple of 4 raise `warmroute.errors.InvalidRequest`.
 """
 
 from collections.abc import Sequence
+from os import PathLike
 from types import TracebackType
 from typing import Any, Literal, Self, TypeAlias, final
 
@@ -14,13 +15,16 @@ from typing_extensions import Buffer
 
 __all__ = [
     "ROUTER_OPTIONS",
+    "SIM_OPTIONS",
     "Candidate",
     "Cost",
     "Decision",
     "Explanation",
     "Lease",
     "OptionSpec",
+    "Prompter",
     "Router",
+    "SimServer",
     "WorkerView",
     "__version__",
 ]
@@ -57,6 +61,7 @@ class OptionSpec:
     def allowed(self) -> str: ...
 
 ROUTER_OPTIONS: list[OptionSpec]
+SIM_OPTIONS: list[OptionSpec]
 
 @final
 class Router:
@@ -400,3 +405,78 @@ class WorkerView:
     def max_requests(self) -> int | None: ...
     @property
     def dp_rank(self) -> int | None: ...
+
+@final
+class Prompter:
+    """Turns request bodies into prompts, with a model's tokenizer and chat template or without."""
+
+    def __new__(
+        cls,
+        tokenizer: str | None = None,
+        *,
+        chat_template: str | PathLike[str] | None = None,
+        chat_template_content_format: str = "auto",
+    ) -> Prompter:
+        """Load a tokenizer; takes up to a few seconds. Without one, prompts are matched as text.
+
+        Args:
+            tokenizer: a Hugging Face folder or a `tokenizer.json`.
+            chat_template: a file with a template to use in place of the folder's.
+            chat_template_content_format: `auto`, `string` or `openai`, as vLLM's option of that name.
+
+        Raises:
+            ConfigError: for a path or a format that cannot be used.
+        """
+
+    @property
+    def has_tokenizer(self) -> bool: ...
+    @property
+    def has_chat_template(self) -> bool: ...
+
+@final
+class SimServer:
+    """A simulated vLLM worker that serves HTTP on a thread of its own."""
+
+    def __new__(
+        cls,
+        *,
+        host: str = "127.0.0.1",
+        port: int = 0,
+        model: str = "sim",
+        tokenizer: str | None = None,
+        events: tuple[str, str | None, str] | None = None,
+        **options: float | str,
+    ) -> SimServer:
+        """Start a worker; it answers when this returns.
+
+        Args:
+            host: the address to listen on.
+            port: the port; 0 takes a free one.
+            model: the name of the model that it serves.
+            tokenizer: a Hugging Face folder or a `tokenizer.json`; without one every four bytes are a token.
+            events: endpoint, replay endpoint and topic of its KV events, as `/kv_event_sources` tells them;
+                `take_events` and `replay_from` give what is to be published there.
+            options: those in `SIM_OPTIONS`.
+
+        Raises:
+            ConfigError: for an option that cannot be, or an address that is taken.
+        """
+
+    @property
+    def port(self) -> int: ...
+    def take_events(self, max: int, timeout_ms: int) -> list[tuple[int, bytes]]:
+        """Take up to `max` numbered event batches that were not taken before; waits for the first."""
+
+    def replay_from(self, start: int) -> list[tuple[int, bytes]]:
+        """Give the event batches that are still kept, from number `start` on."""
+
+    def stats(self) -> dict[str, Any]:
+        """Give the engine's totals and load; empty once it is stopped. Seconds are simulated.
+
+        Keys: `now`, `prefix_queries` and `prefix_hits` (tokens), `busy_seconds`, `prefill_seconds`,
+        `recompute_seconds` (prefill of tokens that had been computed before), `preemptions`, `running`,
+        `waiting`, `peak_lag`.
+        """
+
+    def stop(self, grace_s: float = 0.0) -> None:
+        """Take nothing more, wait up to `grace_s` real seconds for what runs, and end."""

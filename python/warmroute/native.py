@@ -2,26 +2,32 @@
 
 from warmroute._core import (
     ROUTER_OPTIONS,
+    SIM_OPTIONS,
     Candidate,
     Cost,
     Decision,
     Explanation,
     Lease,
     OptionSpec,
+    Prompter,
     Router,
+    SimServer,
     WorkerView,
     __version__,
 )
 
 __all__ = [
     "ROUTER_OPTIONS",
+    "SIM_OPTIONS",
     "Candidate",
     "Cost",
     "Decision",
     "Explanation",
     "Lease",
     "OptionSpec",
+    "Prompter",
     "Router",
+    "SimServer",
     "WorkerView",
     "__version__",
 ]

@@ -4,8 +4,10 @@ mod decision;
 mod errors;
 mod lease;
 mod options;
+mod prompter;
 mod random;
 mod router;
+mod sim;
 mod stats;
 mod tokens;
 mod worker;
@@ -19,6 +21,7 @@ fn _core(module: &Bound<'_, PyModule>) -> PyResult<()> {
     let py = module.py();
     module.add("__version__", env!("CARGO_PKG_VERSION"))?;
     module.add("ROUTER_OPTIONS", options::table(py, RouterConfig::options())?)?;
+    module.add("SIM_OPTIONS", options::table(py, sim::SimOptions::options())?)?;
     module.add_class::<options::PyOptionSpec>()?;
     module.add_class::<router::PyRouter>()?;
     module.add_class::<lease::PyLease>()?;
@@ -26,5 +29,7 @@ fn _core(module: &Bound<'_, PyModule>) -> PyResult<()> {
     module.add_class::<decision::PyExplanation>()?;
     module.add_class::<decision::PyCandidate>()?;
     module.add_class::<decision::PyCost>()?;
-    module.add_class::<worker::PyWorker>()
+    module.add_class::<worker::PyWorker>()?;
+    module.add_class::<prompter::PyPrompter>()?;
+    module.add_class::<sim::PySimServer>()
 }
