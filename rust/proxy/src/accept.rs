@@ -1,0 +1,168 @@
+//! One serving thread: its listener, and the life of each connection.
+
+use std::io;
+use std::net::SocketAddr;
+use std::pin::pin;
+use std::rc::Rc;
+use std::time::{Duration, Instant};
+
+use hyper::server::conn::http1::Builder;
+use hyper::service::service_fn;
+use hyper_util::rt::TokioIo;
+use socket2::{Domain, Protocol, Socket, Type};
+use tokio::net::{TcpListener, TcpStream};
+use tokio::sync::watch;
+use tokio::task::LocalSet;
+use tokio::time::MissedTickBehavior;
+
+use crate::serve::serve;
+use crate::shard::{SWEEP_MS, Shard};
+use crate::socket::Stream;
+
+/// Connections that wait in the kernel until they are accepted.
+const BACKLOG: i32 = 1024;
+/// The longest head of a request.
+const MAX_HEAD_BYTES: usize = 64 << 10;
+/// The most headers of a request.
+const MAX_HEADERS: usize = 128;
+/// How long a listener that could not accept waits: the process is out of files, and spinning frees none.
+const ACCEPT_PAUSE: Duration = Duration::from_millis(50);
+
+/// What a serving thread is to do.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Order {
+    /// Serve.
+    Run,
+    /// Take nothing new, and finish what runs until then.
+    Drain(Instant),
+    /// End at once.
+    Stop,
+}
+
+/// A listener on `address` which others may share.
+pub(crate) fn listen(address: SocketAddr) -> io::Result<std::net::TcpListener> {
+    let socket = Socket::new(Domain::for_address(address), Type::STREAM, Some(Protocol::TCP))?;
+    socket.set_reuse_address(true)?;
+    #[cfg(unix)]
+    socket.set_reuse_port(true)?;
+    socket.set_nonblocking(true)?;
+    socket.bind(&address.into())?;
+    socket.listen(BACKLOG)?;
+    Ok(socket.into())
+}
+
+/// Serves `listener` until it is told to stop, or has drained.
+pub(crate) fn run(
+    shard: Shard,
+    listener: std::net::TcpListener,
+    orders: watch::Receiver<Order>,
+) -> io::Result<()> {
+    let runtime = tokio::runtime::Builder::new_current_thread()
+        .enable_io()
+        .enable_time()
+        .max_blocking_threads(shard.config().control_threads as usize)
+        .thread_name("warmroute-control")
+        .build()?;
+    let result = LocalSet::new().block_on(&runtime, async move {
+        let listener = TcpListener::from_std(listener)?;
+        let shard = Rc::new(shard);
+        tokio::task::spawn_local(sweep(Rc::clone(&shard)));
+        accept(&shard, listener, orders.clone()).await;
+        finish(&shard, orders).await;
+        Ok(())
+    });
+    // A control call that never comes back must not hold up the end.
+    runtime.shutdown_background();
+    result
+}
+
+async fn sweep(shard: Rc<Shard>) {
+    let mut ticks = tokio::time::interval(Duration::from_millis(SWEEP_MS));
+    ticks.set_missed_tick_behavior(MissedTickBehavior::Skip);
+    loop {
+        ticks.tick().await;
+        shard.sweep();
+    }
+}
+
+/// Takes connections until the order changes.
+async fn accept(shard: &Rc<Shard>, listener: TcpListener, orders: watch::Receiver<Order>) {
+    let config = shard.config();
+    let most = (config.max_connections as usize).div_ceil(config.thread_count());
+    let mut changed = orders.clone();
+    loop {
+        let connection = tokio::select! {
+            biased;
+            _ = changed.changed() => return,
+            connection = listener.accept(), if shard.open() < most => connection,
+            () = tokio::time::sleep(ACCEPT_PAUSE), if shard.open() >= most => continue,
+        };
+        match connection {
+            Ok((socket, _)) => start(shard, socket, orders.clone()),
+            // One client's failure is no reason to stop; a lack of files or memory passes.
+            Err(error) if is_clients(&error) => {}
+            Err(_) => tokio::time::sleep(ACCEPT_PAUSE).await,
+        }
+    }
+}
+
+fn is_clients(error: &io::Error) -> bool {
+    use io::ErrorKind::{ConnectionAborted, ConnectionRefused, ConnectionReset};
+    matches!(error.kind(), ConnectionAborted | ConnectionRefused | ConnectionReset)
+}
+
+fn start(shard: &Rc<Shard>, socket: TcpStream, orders: watch::Receiver<Order>) {
+    // Without it a small last chunk would wait for the acknowledgement of the one before.
+    if socket.set_nodelay(true).is_err() {
+        return;
+    }
+    let shard = Rc::clone(shard);
+    tokio::task::spawn_local(async move {
+        let (key, client) = shard.enter(socket);
+        connection(&shard, &client, orders).await;
+        shard.leave(key);
+    });
+}
+
+/// Serves one connection until either side ends it.
+async fn connection(
+    shard: &Rc<Shard>,
+    client: &Rc<crate::socket::Client>,
+    mut orders: watch::Receiver<Order>,
+) {
+    let service = service_fn(|request| serve(Rc::clone(shard), Rc::clone(client), request));
+    let stream = TokioIo::new(Stream(Rc::clone(client)));
+    let mut serving = pin!(
+        Builder::new()
+            .max_headers(MAX_HEADERS)
+            .max_header_size(MAX_HEAD_BYTES)
+            .serve_connection(stream, service)
+    );
+    let mut draining = false;
+    loop {
+        tokio::select! {
+            biased;
+            _ = serving.as_mut() => return,
+            // Dropping what serves it drops the request, and with it the connection to the worker.
+            () = client.departed() => return,
+            () = client.expired() => return,
+            _ = orders.changed(), if !draining => {
+                draining = true;
+                serving.as_mut().graceful_shutdown();
+            }
+        }
+    }
+}
+
+/// Waits for the open connections, until the order's deadline.
+async fn finish(shard: &Shard, mut orders: watch::Receiver<Order>) {
+    while shard.open() > 0 {
+        let order = *orders.borrow_and_update();
+        let Order::Drain(deadline) = order else { return };
+        tokio::select! {
+            _ = orders.changed() => {}
+            () = tokio::time::sleep_until(deadline.into()) => return,
+            () = shard.left() => {}
+        }
+    }
+}

@@ -1,0 +1,76 @@
+//! The options of the proxy, each defined here and nowhere else.
+
+use std::time::Duration;
+
+use warmroute_core::options::Allowed::{Bool, Float, Int};
+
+/// A day, the longest of the times below.
+const DAY_MS: u64 = 86_400_000;
+
+warmroute_core::options! {
+    /// The options of the HTTP proxy.
+    pub struct ProxyConfig {
+        /// Threads that serve requests; 0 takes one for each core, up to 4.
+        threads: u32 = 0, Int(0, 256), "";
+        /// Client connections at once; more wait in the kernel's queue until one is closed.
+        max_connections: u32 = 16_384, Int(1, 1_000_000), "";
+        /// The longest request body; a longer one is refused with 413.
+        body_limit_bytes: u64 = 64 << 20, Int(1 << 10, 1 << 32), "bytes";
+        /// How long a client may take for the head of a request, from its first byte on.
+        head_timeout_ms: u64 = 10_000, Int(10, DAY_MS), "ms";
+        /// The longest pause of a client inside a request body.
+        body_timeout_ms: u64 = 60_000, Int(10, DAY_MS), "ms";
+        /// How long a client may take nothing of a reply that waits for it.
+        send_timeout_ms: u64 = 60_000, Int(10, DAY_MS), "ms";
+        /// How long a client's connection may lie idle between requests.
+        idle_timeout_ms: u64 = 90_000, Int(10, DAY_MS), "ms";
+        /// How long a connection to a worker may take.
+        connect_timeout_ms: u64 = 3_000, Int(1, DAY_MS), "ms";
+        /// How long a worker may take to begin its reply; 0 sets no bound, because a long prefill is not a death.
+        request_timeout_ms: u64 = 0, Int(0, DAY_MS), "ms";
+        /// Idle connections that each thread keeps to one worker.
+        idle_per_worker: u32 = 256, Int(0, 65_536), "";
+        /// How long an idle connection to a worker is kept. vLLM closes its own after 5 s.
+        worker_idle_ms: u64 = 4_000, Int(0, DAY_MS), "ms";
+        /// Whether a request that failed before its first byte may go to another worker, once.
+        retries: bool = true, Bool, "";
+        /// Retries that are allowed as a share of the requests of the last 10 s.
+        retry_share: f64 = 0.1, Float(0.0, 1.0), "";
+        /// Retries a second that are allowed in any case.
+        retry_floor: f64 = 1.0, Float(0.0, 10_000.0), "1/s";
+        /// Threads of each serving thread for what is not forwarded: metrics, health, the list of models.
+        control_threads: u32 = 2, Int(1, 64), "";
+        /// Such requests that may wait at each serving thread; more are refused with 503.
+        control_queue: u32 = 64, Int(1, 65_536), "";
+    }
+}
+
+impl ProxyConfig {
+    /// Threads to start.
+    pub fn thread_count(&self) -> usize {
+        match self.threads {
+            0 => std::thread::available_parallelism().map_or(1, |cores| cores.get().min(4)),
+            threads => threads as usize,
+        }
+    }
+
+    pub(crate) fn connect_timeout(&self) -> Duration {
+        Duration::from_millis(self.connect_timeout_ms)
+    }
+
+    pub(crate) fn request_timeout(&self) -> Option<Duration> {
+        (self.request_timeout_ms > 0).then(|| Duration::from_millis(self.request_timeout_ms))
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn defaults_are_allowed_and_documented() {
+        ProxyConfig::default().validate().unwrap();
+        assert!(ProxyConfig::options().iter().all(|option| option.doc.ends_with('.')));
+        assert!((1..=4).contains(&ProxyConfig::default().thread_count()));
+    }
+}

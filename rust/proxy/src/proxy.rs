@@ -1,0 +1,174 @@
+//! The proxy as a whole: its threads, their orders, their counters.
+
+use std::net::{SocketAddr, ToSocketAddrs};
+use std::sync::Arc;
+use std::thread::JoinHandle;
+use std::time::{Duration, Instant};
+
+use parking_lot::{Condvar, Mutex};
+use tokio::sync::watch;
+use warmroute_core::router::SharedRouter;
+use warmroute_prompt::Prompter;
+
+use crate::accept::{self, Order};
+use crate::budget::RetryBudget;
+use crate::config::ProxyConfig;
+use crate::control::Control;
+use crate::error::ProxyError;
+use crate::shard::{Shard, Shared};
+use crate::stats::{Counters, ProxyStats};
+
+/// How long threads may take to end after their deadline before nobody waits for them.
+const GRACE: Duration = Duration::from_secs(2);
+
+/// A running HTTP proxy. Dropping it stops it.
+#[derive(Debug)]
+pub struct Proxy {
+    addr: SocketAddr,
+    orders: watch::Sender<Order>,
+    counters: Arc<[Arc<Counters>]>,
+    running: Arc<Running>,
+}
+
+/// How many threads still serve.
+#[derive(Debug, Default)]
+struct Running {
+    threads: Mutex<usize>,
+    ended: Condvar,
+}
+
+impl Proxy {
+    /// Listens on `host` and `port` (0 takes a free one) and serves requests from then on.
+    ///
+    /// # Errors
+    /// [`ProxyError`]: an option that is not allowed, an address that cannot be had, no thread.
+    pub fn start(
+        host: &str,
+        port: u16,
+        config: ProxyConfig,
+        router: SharedRouter,
+        prompter: Arc<Prompter>,
+        control: Arc<dyn Control>,
+    ) -> Result<Proxy, ProxyError> {
+        config.validate()?;
+        let threads = config.thread_count();
+        let counters: Arc<[Arc<Counters>]> = (0..threads).map(|_| Arc::default()).collect();
+        let budget = RetryBudget::new(config.retry_share, config.retry_floor);
+        let shared = Shared {
+            config: Arc::new(config),
+            router,
+            prompter,
+            control,
+            budget: Arc::new(Mutex::new(budget)),
+            counters: Arc::clone(&counters),
+        };
+        let (addr, listeners) = listeners(host, port, threads)?;
+        let proxy = Proxy { addr, orders: watch::Sender::new(Order::Run), counters, running: Arc::default() };
+        for (index, listener) in listeners.into_iter().enumerate() {
+            proxy.serve(index, listener, shared.clone())?;
+        }
+        Ok(proxy)
+    }
+
+    /// Where it listens.
+    pub fn addr(&self) -> SocketAddr {
+        self.addr
+    }
+
+    /// What it has counted.
+    pub fn stats(&self) -> ProxyStats {
+        let mut stats = ProxyStats::default();
+        for counters in &*self.counters {
+            counters.add_to(&mut stats);
+        }
+        stats
+    }
+
+    /// Takes nothing new, waits until what runs has ended, at most `within`, and closes what is left.
+    ///
+    /// Returns whether everything ended by itself. Another thread may call [`Proxy::stop`] meanwhile.
+    pub fn drain(&self, within: Duration) -> bool {
+        let deadline = Instant::now() + within;
+        self.orders.send_if_modified(|order| {
+            let running = *order == Order::Run;
+            if running {
+                *order = Order::Drain(deadline);
+            }
+            running
+        });
+        let in_time = self.wait(deadline);
+        self.stop();
+        in_time
+    }
+
+    /// Closes everything at once.
+    pub fn stop(&self) {
+        self.orders.send_replace(Order::Stop);
+        self.wait(Instant::now() + GRACE);
+    }
+
+    fn wait(&self, deadline: Instant) -> bool {
+        let mut threads = self.running.threads.lock();
+        while *threads > 0 {
+            if self.running.ended.wait_until(&mut threads, deadline).timed_out() {
+                return *threads == 0;
+            }
+        }
+        true
+    }
+
+    fn serve(
+        &self,
+        index: usize,
+        listener: std::net::TcpListener,
+        shared: Shared,
+    ) -> Result<JoinHandle<()>, ProxyError> {
+        let stats = Arc::clone(&self.counters[index]);
+        let orders = self.orders.subscribe();
+        let running = Arc::clone(&self.running);
+        *running.threads.lock() += 1;
+        let body = move || {
+            // Counts down in its drop, so that a thread that panics does not hold up the end.
+            let _serving = Serving(running);
+            let _ = accept::run(Shard::new(shared, stats), listener, orders);
+        };
+        let spawned = std::thread::Builder::new().name(format!("warmroute-{index}")).spawn(body);
+        spawned.map_err(ProxyError::Thread)
+    }
+}
+
+impl Drop for Proxy {
+    fn drop(&mut self) {
+        self.stop();
+    }
+}
+
+struct Serving(Arc<Running>);
+
+impl Drop for Serving {
+    fn drop(&mut self) {
+        *self.0.threads.lock() -= 1;
+        self.0.ended.notify_all();
+    }
+}
+
+/// One listener for each thread, all on the same address.
+fn listeners(
+    host: &str,
+    port: u16,
+    threads: usize,
+) -> Result<(SocketAddr, Vec<std::net::TcpListener>), ProxyError> {
+    let bad_host = |source| ProxyError::Host { host: host.to_owned(), source };
+    let address = (host, port)
+        .to_socket_addrs()
+        .map_err(bad_host)?
+        .next()
+        .ok_or_else(|| bad_host(std::io::ErrorKind::NotFound.into()))?;
+    let first = accept::listen(address).map_err(|source| ProxyError::Listen { address, source })?;
+    let address = first.local_addr().map_err(|source| ProxyError::Listen { address, source })?;
+    let mut listeners = vec![first];
+    for _ in 1..threads {
+        listeners.push(accept::listen(address).map_err(|source| ProxyError::Listen { address, source })?);
+    }
+    Ok((address, listeners))
+}

@@ -1,0 +1,156 @@
+//! What the requests of one thread share.
+
+use std::cell::{Cell, RefCell};
+use std::rc::Rc;
+use std::sync::Arc;
+
+use hashbrown::HashMap;
+use parking_lot::Mutex;
+use tokio::sync::Notify;
+use warmroute_core::block::BlockHash;
+use warmroute_core::router::SharedRouter;
+use warmroute_prompt::Prompter;
+
+use crate::budget::RetryBudget;
+use crate::config::ProxyConfig;
+use crate::control::Control;
+use crate::socket::{Client, State};
+use crate::stats::Counters;
+use crate::upstream::Pools;
+
+/// Time between two sweeps: how exact idle times and clients' timeouts are.
+pub(crate) const SWEEP_MS: u64 = 100;
+
+/// What all threads share.
+#[derive(Clone)]
+pub(crate) struct Shared {
+    pub(crate) config: Arc<ProxyConfig>,
+    pub(crate) router: SharedRouter,
+    pub(crate) prompter: Arc<Prompter>,
+    pub(crate) control: Arc<dyn Control>,
+    pub(crate) budget: Arc<Mutex<RetryBudget>>,
+    /// Each thread's counters.
+    pub(crate) counters: Arc<[Arc<Counters>]>,
+}
+
+impl Shared {
+    /// Takes a retry from the budget that all threads share.
+    pub(crate) fn take_retry(&self) -> bool {
+        self.budget.lock().take(self.ended())
+    }
+
+    /// Requests that ended since the start.
+    pub(crate) fn ended(&self) -> u64 {
+        self.counters.iter().map(|counters| counters.ended()).sum()
+    }
+}
+
+/// What the requests of one thread share. It never leaves its thread.
+pub(crate) struct Shard {
+    pub(crate) shared: Shared,
+    pub(crate) stats: Arc<Counters>,
+    pub(crate) pools: Pools,
+    /// Room for the blocks of the request that is being decided.
+    pub(crate) blocks: RefCell<Vec<BlockHash>>,
+    /// Requests that wait for or run in [`Control`].
+    pub(crate) control_open: Cell<u32>,
+    random: RefCell<fastrand::Rng>,
+    sweep: Rc<Cell<u64>>,
+    clients: RefCell<HashMap<u64, Rc<Client>>>,
+    next_client: Cell<u64>,
+    left: Notify,
+}
+
+impl Shard {
+    pub(crate) fn new(shared: Shared, stats: Arc<Counters>) -> Shard {
+        let config = &shared.config;
+        let sweep = Rc::new(Cell::new(0));
+        let idle = sweeps(config.worker_idle_ms);
+        let pools = Pools::new(config.idle_per_worker as usize, idle, Rc::clone(&sweep));
+        Shard {
+            stats,
+            pools,
+            blocks: RefCell::default(),
+            control_open: Cell::new(0),
+            random: RefCell::new(fastrand::Rng::new()),
+            sweep,
+            clients: RefCell::default(),
+            next_client: Cell::new(0),
+            left: Notify::new(),
+            shared,
+        }
+    }
+
+    pub(crate) fn config(&self) -> &ProxyConfig {
+        &self.shared.config
+    }
+
+    pub(crate) fn random(&self) -> u64 {
+        self.random.borrow_mut().u64(..)
+    }
+
+    /// Client connections that are open here.
+    pub(crate) fn open(&self) -> usize {
+        self.clients.borrow().len()
+    }
+
+    /// Takes in a client's connection; gives the key for [`Shard::leave`].
+    pub(crate) fn enter(&self, socket: tokio::net::TcpStream) -> (u64, Rc<Client>) {
+        let client = Rc::new(Client::new(socket, Rc::clone(&self.sweep)));
+        let key = self.next_client.get();
+        self.next_client.set(key + 1);
+        self.clients.borrow_mut().insert(key, Rc::clone(&client));
+        self.stats.connections.one();
+        self.stats.connections_open.one();
+        (key, client)
+    }
+
+    /// A client's connection is closed.
+    pub(crate) fn leave(&self, key: u64) {
+        if self.clients.borrow_mut().remove(&key).is_some() {
+            self.stats.connections_open.less_one();
+            self.left.notify_one();
+        }
+    }
+
+    /// Waits until a client's connection is closed.
+    pub(crate) async fn left(&self) {
+        self.left.notified().await;
+    }
+
+    /// Forgets the oldest second of the retry budget, where this thread is the one that keeps its time.
+    fn keep_budget_time(&self) {
+        let keeps_time = self.shared.counters.first().is_some_and(|first| Arc::ptr_eq(first, &self.stats));
+        if keeps_time && self.sweep.get().is_multiple_of(1000 / SWEEP_MS) {
+            let ended = self.shared.ended();
+            self.shared.budget.lock().tick(ended);
+        }
+    }
+
+    /// Ends clients that are too slow, and connections to workers that were idle for too long.
+    pub(crate) fn sweep(&self) {
+        self.sweep.set(self.sweep.get() + 1);
+        self.pools.sweep();
+        self.keep_budget_time();
+        let config = self.config();
+        for client in self.clients.borrow().values() {
+            let (state, for_sweeps) = client.state();
+            let limit = match state {
+                State::Idle => config.idle_timeout_ms,
+                State::Head => config.head_timeout_ms,
+                State::Body => config.body_timeout_ms,
+                State::Blocked => config.send_timeout_ms,
+                State::Busy => continue,
+            };
+            if for_sweeps > sweeps(limit) {
+                self.stats.timeouts.one();
+                client.expire();
+            }
+        }
+    }
+}
+
+/// `millis` in sweeps, rounded up.
+fn sweeps(millis: u64) -> u64 {
+    millis.div_ceil(SWEEP_MS)
+}

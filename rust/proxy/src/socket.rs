@@ -1,0 +1,181 @@
+//! A client's socket: what hyper reads and writes, and what tells that the client left.
+
+use std::cell::Cell;
+use std::io::{self, IoSlice};
+use std::pin::Pin;
+use std::rc::Rc;
+use std::task::{Context, Poll, ready};
+
+#[cfg(any(target_os = "linux", target_os = "android"))]
+use tokio::io::Interest;
+use tokio::io::{AsyncRead, AsyncWrite, ReadBuf};
+use tokio::net::TcpStream;
+use tokio::sync::Notify;
+
+/// What a client's connection is doing, for the timeouts.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum State {
+    /// Between requests.
+    Idle,
+    /// A part of a request's head has come.
+    Head,
+    /// A request's body is being read.
+    Body,
+    /// A request is being answered.
+    Busy,
+    /// A reply waits for the client to take it.
+    Blocked,
+}
+
+/// A client's connection, as its parts share it.
+#[derive(Debug)]
+pub(crate) struct Client {
+    socket: TcpStream,
+    state: Cell<State>,
+    /// The sweep at which the state was entered, or last moved on.
+    since: Cell<u64>,
+    /// The sweep going on.
+    sweep: Rc<Cell<u64>>,
+    expired: Notify,
+}
+
+impl Client {
+    pub(crate) fn new(socket: TcpStream, sweep: Rc<Cell<u64>>) -> Client {
+        Client {
+            socket,
+            state: Cell::new(State::Idle),
+            since: Cell::new(sweep.get()),
+            sweep,
+            expired: Notify::new(),
+        }
+    }
+
+    /// The connection enters `state`.
+    pub(crate) fn enter(&self, state: State) {
+        self.state.set(state);
+        self.since.set(self.sweep.get());
+    }
+
+    /// What it does, and for how many sweeps.
+    pub(crate) fn state(&self) -> (State, u64) {
+        (self.state.get(), self.sweep.get() - self.since.get())
+    }
+
+    /// Ends the connection because its client is too slow.
+    pub(crate) fn expire(&self) {
+        self.expired.notify_one();
+    }
+
+    /// Waits until the client was too slow.
+    pub(crate) async fn expired(&self) {
+        self.expired.notified().await;
+    }
+
+    /// Waits until the client has closed its side of the connection, or all of it.
+    ///
+    /// hyper notices a departure by reading, and it stops reading while a request is in flight and bytes of the
+    /// next one lie in its buffer. This looks at the socket's state instead, whatever lies unread.
+    #[cfg(any(target_os = "linux", target_os = "android"))]
+    pub(crate) async fn departed(&self) {
+        // Urgent data is not asked for, so that what is left of this interest is the end of the reading side.
+        let _ = self.socket.ready(Interest::PRIORITY).await;
+    }
+
+    /// On other systems hyper's own detection has to do.
+    #[cfg(not(any(target_os = "linux", target_os = "android")))]
+    pub(crate) async fn departed(&self) {
+        std::future::pending::<()>().await;
+    }
+
+    fn received(&self) {
+        match self.state.get() {
+            State::Idle => self.enter(State::Head),
+            State::Body => self.enter(State::Body),
+            State::Head | State::Busy | State::Blocked => {}
+        }
+    }
+
+    fn sent(&self, blocked: bool) {
+        match (self.state.get(), blocked) {
+            (State::Busy, true) => self.enter(State::Blocked),
+            (State::Blocked, false) => self.enter(State::Busy),
+            _ => {}
+        }
+    }
+}
+
+/// The side of it that hyper reads from and writes to.
+#[derive(Debug)]
+pub(crate) struct Stream(pub(crate) Rc<Client>);
+
+impl AsyncRead for Stream {
+    fn poll_read(self: Pin<&mut Self>, cx: &mut Context<'_>, buf: &mut ReadBuf<'_>) -> Poll<io::Result<()>> {
+        let client = &*self.0;
+        loop {
+            ready!(client.socket.poll_read_ready(cx))?;
+            match client.socket.try_read_buf(buf) {
+                Err(error) if error.kind() == io::ErrorKind::WouldBlock => {}
+                Err(error) => return Poll::Ready(Err(error)),
+                Ok(count) => {
+                    if count > 0 {
+                        client.received();
+                    }
+                    return Poll::Ready(Ok(()));
+                }
+            }
+        }
+    }
+}
+
+impl Stream {
+    fn write(
+        &self,
+        cx: &mut Context<'_>,
+        write: impl Fn(&TcpStream) -> io::Result<usize>,
+    ) -> Poll<io::Result<usize>> {
+        let client = &*self.0;
+        loop {
+            if client.socket.poll_write_ready(cx)?.is_pending() {
+                client.sent(true);
+                return Poll::Pending;
+            }
+            match write(&client.socket) {
+                Err(error) if error.kind() == io::ErrorKind::WouldBlock => {}
+                result => {
+                    client.sent(false);
+                    return Poll::Ready(result);
+                }
+            }
+        }
+    }
+}
+
+impl AsyncWrite for Stream {
+    fn poll_write(self: Pin<&mut Self>, cx: &mut Context<'_>, buf: &[u8]) -> Poll<io::Result<usize>> {
+        self.write(cx, |socket| socket.try_write(buf))
+    }
+
+    fn poll_write_vectored(
+        self: Pin<&mut Self>,
+        cx: &mut Context<'_>,
+        bufs: &[IoSlice<'_>],
+    ) -> Poll<io::Result<usize>> {
+        self.write(cx, |socket| socket.try_write_vectored(bufs))
+    }
+
+    fn is_write_vectored(&self) -> bool {
+        true
+    }
+
+    fn poll_flush(self: Pin<&mut Self>, _: &mut Context<'_>) -> Poll<io::Result<()>> {
+        Poll::Ready(Ok(()))
+    }
+
+    fn poll_shutdown(self: Pin<&mut Self>, _: &mut Context<'_>) -> Poll<io::Result<()>> {
+        let socket = socket2::SockRef::from(&self.0.socket);
+        Poll::Ready(match socket.shutdown(std::net::Shutdown::Write) {
+            Err(error) if error.kind() == io::ErrorKind::NotConnected => Ok(()),
+            result => result,
+        })
+    }
+}
