@@ -1,41 +1,101 @@
-//! The interface that the router is written against; the index replaces this file whole.
-#![allow(missing_docs, unused)]
-use crate::{block::BlockHash, ids::Slot, time::Time};
-#[derive(Debug, Default)]
-pub struct Overlaps;
-#[derive(Debug, Default, Clone, Copy)]
-pub struct Overlap {
-    pub blocks: u32,
-    pub confirmed: u32,
-}
-impl Overlaps {
-    pub fn get(&self, s: Slot) -> Overlap {
-        Overlap::default()
-    }
-}
+//! Which worker holds which blocks: a path-compressed radix tree over chained block hashes.
+//!
+//! A node is a run of blocks without a branch, and its holders: of the run, a worker holds `confirmed`
+//! blocks learnt from events, then predicted ones up to `held`. What has another shape (a hole, a
+//! prediction prolonged in part) is given this one by splitting the node; what fits together again is
+//! merged, so that eviction and refill do not leave ever smaller nodes behind.
+//!
+//! Since equal hashes mean equal prefixes, nodes need no map of their children: one table from hash to
+//! place finds the next node of a descent, the parent of a stored run and the block of a removal alike,
+//! and one comparison with a run's last block stands for the comparison of the whole run.
+//!
+//! Everything is bounded by one budget of bytes. See `docs/adr/0001-prefix-index.md`.
+
+mod budget;
+mod check;
+mod expire;
+mod grow;
+mod lists;
+mod lookup;
+mod lru;
+mod mark;
+mod node;
+mod predict;
+mod remove;
+mod shape;
+mod slab;
+mod stats;
+mod store;
+mod table;
+mod tidy;
+mod walk;
+mod workers;
+
+#[cfg(test)]
+mod model;
+#[cfg(test)]
+mod reference;
+
+pub use lookup::{Overlap, Overlaps};
+pub use stats::IndexStats;
+pub use store::UnknownParent;
+
+use node::NIL;
+use slab::Slab;
+use stats::Counters;
+use table::Table;
+use workers::Worker;
+
+use crate::time::Time;
+
+/// Which worker holds which blocks, confirmed or predicted, within a budget of bytes.
 #[derive(Debug)]
-pub struct PrefixIndex;
-#[derive(Debug, Default, Clone)]
-pub struct IndexStats {
-    pub bytes: usize,
+pub struct PrefixIndex {
+    max_bytes: usize,
+    /// The latest moment that anyone told.
+    now: Time,
+    slab: Slab,
+    table: Table,
+    /// By slot.
+    workers: Vec<Option<Worker>>,
+    /// Bytes of all runs and holders.
+    heap: usize,
+    /// The ends of the list of all nodes by last touch; a parent is newer than its children.
+    oldest: u32,
+    newest: u32,
+    /// The node that [`PrefixIndex::expire`] looks at next.
+    cursor: u32,
+    counters: Counters,
 }
+
 impl PrefixIndex {
-    pub fn new(max_bytes: usize) -> Self {
-        PrefixIndex
+    /// An empty index that never takes more than `max_bytes` bytes.
+    ///
+    /// What does not fit is evicted, least recently used first. The empty table and a place for each
+    /// worker count too: an index that has no room beyond them knows nothing, and overlaps are zero.
+    pub fn new(max_bytes: usize) -> PrefixIndex {
+        PrefixIndex {
+            max_bytes,
+            now: Time::ZERO,
+            slab: Slab::new(),
+            table: Table::new(max_bytes),
+            workers: Vec::new(),
+            heap: 0,
+            oldest: NIL,
+            newest: NIL,
+            cursor: 0,
+            counters: Counters::default(),
+        }
     }
-    pub fn add_worker(&mut self, s: Slot, c: Option<u32>) {}
-    pub fn set_capacity(&mut self, s: Slot, c: Option<u32>) {}
-    pub fn remove_worker(&mut self, s: Slot) {}
-    pub fn clear_worker(&mut self, s: Slot) {}
-    pub fn lookup(&self, b: &[BlockHash], now: Time, out: &mut Overlaps) {}
-    pub fn predict(&mut self, s: Slot, b: &[BlockHash], now: Time, e: Time) {}
-    pub fn expire(&mut self, now: Time, n: usize) -> usize {
-        0
+
+    /// Bytes allocated, exactly: capacities, not lengths.
+    pub fn bytes(&self) -> usize {
+        let workers = self.workers.capacity() * size_of::<Option<Worker>>();
+        self.slab.bytes() + self.table.bytes() + self.heap + workers
     }
-    pub fn blocks(&self, s: Slot) -> (u64, u64) {
-        (0, 0)
-    }
-    pub fn stats(&self) -> IndexStats {
-        IndexStats::default()
+
+    /// The budget that [`PrefixIndex::bytes`] stays within.
+    pub fn max_bytes(&self) -> usize {
+        self.max_bytes
     }
 }

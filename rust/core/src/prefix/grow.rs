@@ -1,0 +1,105 @@
+//! New nodes at the end of a path.
+
+use super::PrefixIndex;
+use super::node::{MAX_RUN, NIL};
+use super::table::Place;
+use super::walk::Reach;
+use crate::block::BlockHash;
+
+/// Room made for each new block before it is added: its hash, its place in a table that has just grown, and
+/// a little for the holder. What the table needs in fact is asked for block by block.
+const BLOCK_BYTES: usize = size_of::<BlockHash>() + 14;
+
+impl PrefixIndex {
+    /// Adds nodes for what `reach` left of `blocks`; gives how far the path goes then.
+    ///
+    /// The nodes have no holders yet. The path ends early where the budget has no room for more, and
+    /// where a block is known in another place, which a prompt's own blocks never are.
+    pub(super) fn grow(&mut self, reach: Reach, blocks: &[BlockHash]) -> Reach {
+        let mut reach = reach;
+        while reach.depth < blocks.len() {
+            if reach.at != NIL && reach.within < self.slab[reach.at].run.len() {
+                match self.split(reach.at, reach.within, reach.at) {
+                    Some((upper, _)) => reach.at = upper,
+                    None => break,
+                }
+            }
+            let wanted = (blocks.len() - reach.depth).min(MAX_RUN);
+            let Some((leaf, grown)) = self.leaf(reach.at, &blocks[reach.depth..reach.depth + wanted]) else {
+                break;
+            };
+            reach = Reach { at: leaf, within: grown, depth: reach.depth + grown };
+            if grown < wanted {
+                break;
+            }
+        }
+        self.counters.cut_blocks += (blocks.len() - reach.depth) as u64;
+        reach
+    }
+
+    /// A new child of `above` with as much of `run` as there is room for; none where there is none.
+    fn leaf(&mut self, above: u32, run: &[BlockHash]) -> Option<(u32, usize)> {
+        if !self.fit(above, |index| index.slab.growth() + BLOCK_BYTES) {
+            return None;
+        }
+        let id = self.slab.insert();
+        self.attach(id, above, run[0]);
+        let all = self.fit(id, |_| run.len() * BLOCK_BYTES);
+        let room = if all { run.len() } else { (self.room() / BLOCK_BYTES).min(run.len()) };
+        let node = &mut self.slab[id];
+        node.run.reserve_exact(room);
+        self.heap += node.run.capacity() * size_of::<BlockHash>();
+        for &hash in &run[..room] {
+            if self.find(hash).is_some() || !self.fit(id, |index| index.table.growth(hash)) {
+                break;
+            }
+            let node = &mut self.slab[id];
+            let place = Place { node: id, offset: node.offset(node.run.len()) };
+            node.run.push(hash);
+            self.table.insert(hash, place);
+        }
+        let grown = self.slab[id].run.len();
+        if grown == 0 {
+            self.detach(id, run[0]);
+            self.discard(id);
+            return None;
+        }
+        self.shrink_run(id);
+        Some((id, grown))
+    }
+
+    /// Links a new node below `above`, as the newest.
+    fn attach(&mut self, id: u32, above: u32, first: BlockHash) {
+        let parent = match above {
+            NIL => None,
+            above => {
+                let above = &mut self.slab[above];
+                above.children += 1;
+                above.child_xor ^= first.0;
+                above.run.last().copied()
+            }
+        };
+        let node = &mut self.slab[id];
+        node.top = parent.is_none();
+        node.parent = parent.unwrap_or_default();
+        node.touched = self.now;
+        self.lru_push(id);
+    }
+
+    /// Undoes what [`PrefixIndex::attach`] did to the parent.
+    pub(super) fn detach(&mut self, id: u32, first: BlockHash) {
+        if let Some(parent) = self.parent_of(id) {
+            let parent = &mut self.slab[parent];
+            parent.children -= 1;
+            parent.child_xor ^= first.0;
+        }
+    }
+
+    /// Gives back what a run has reserved beyond its blocks.
+    pub(super) fn shrink_run(&mut self, id: u32) {
+        let run = &mut self.slab[id].run;
+        let before = run.capacity();
+        run.shrink_to_fit();
+        self.heap -= (before - run.capacity()) * size_of::<BlockHash>();
+    }
+}

@@ -1,0 +1,163 @@
+//! The slow, obvious index: a map from worker and prefix to how it is held.
+
+use std::collections::BTreeMap;
+
+use crate::block::BlockHash;
+
+/// A prefix: one symbol a block.
+pub(super) type Path = Vec<u8>;
+
+/// How a worker holds one block.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum State {
+    Confirmed,
+    /// `touched` numbers the prediction that touched the block last.
+    Predicted {
+        expires: u64,
+        touched: usize,
+    },
+}
+
+/// A deliberate mistake in the reference, which the comparison must find.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum Fault {
+    /// A removal takes the blocks after it along.
+    RemovalTakesDescendants,
+    /// A prediction's lifetime is set, not prolonged.
+    LifetimeIsSet,
+    /// The capacity takes the first blocks before the last.
+    CapacityTakesFirstBlocks,
+    /// A later prediction does not make blocks newer.
+    PredictionDoesNotTouch,
+    /// A prediction makes confirmed blocks predicted.
+    PredictionUnconfirms,
+}
+
+#[derive(Clone, Debug, Default)]
+pub(super) struct Reference {
+    pub(super) held: BTreeMap<(u32, Path), State>,
+    pub(super) workers: BTreeMap<u32, Option<u32>>,
+    pub(super) fault: Option<Fault>,
+    pub(super) predictions: usize,
+}
+
+/// The chained hash of a prefix.
+pub(super) fn hash(path: &[u8]) -> BlockHash {
+    BlockHash(path.iter().fold(7, |hash: u64, &symbol| {
+        (hash ^ u64::from(symbol))
+            .wrapping_add(0x9E37_79B9)
+            .wrapping_mul(0xD6E8_FEB8_6659_FD93)
+            .rotate_left(29)
+    }))
+}
+
+/// The hashes of all blocks of a prompt.
+pub(super) fn hashes(path: &[u8]) -> Vec<BlockHash> {
+    (1..=path.len()).map(|len| hash(&path[..len])).collect()
+}
+
+impl Reference {
+    pub(super) fn get(&self, worker: u32, path: &[u8]) -> Option<State> {
+        self.held.get(&(worker, path.to_vec())).copied()
+    }
+
+    /// Some worker holds the block or one after it.
+    pub(super) fn knows(&self, path: &[u8]) -> bool {
+        self.held.keys().any(|(_, held)| held.starts_with(path))
+    }
+
+    /// Leading blocks that count, and that are confirmed.
+    pub(super) fn overlap(&self, worker: u32, prompt: &[u8], now: u64) -> (u32, u32) {
+        let leading = |counts: &dyn Fn(State) -> bool| {
+            (1..=prompt.len()).take_while(|&len| self.get(worker, &prompt[..len]).is_some_and(counts)).count()
+                as u32
+        };
+        let counts = |state| match state {
+            State::Confirmed => true,
+            State::Predicted { expires, .. } => expires > now,
+        };
+        (leading(&counts), leading(&|state| state == State::Confirmed))
+    }
+
+    pub(super) fn count(&self, worker: u32) -> (usize, usize) {
+        let states = self.held.iter().filter(|((holder, _), _)| *holder == worker);
+        let confirmed = states.clone().filter(|(_, state)| **state == State::Confirmed).count();
+        (confirmed, states.count() - confirmed)
+    }
+
+    pub(super) fn clear(&mut self, worker: u32) {
+        self.held.retain(|(holder, _), _| *holder != worker);
+    }
+
+    pub(super) fn drop_predictions(&mut self, worker: u32) {
+        self.held.retain(|(holder, _), state| *holder != worker || *state == State::Confirmed);
+    }
+
+    pub(super) fn expire(&mut self, now: u64) {
+        self.held.retain(|_, state| !matches!(*state, State::Predicted { expires, .. } if expires <= now));
+    }
+
+    pub(super) fn predict(&mut self, worker: u32, prompt: &[u8], now: u64, expires: u64) {
+        let Some(&capacity) = self.workers.get(&worker) else { return };
+        if expires <= now {
+            return;
+        }
+        self.predictions += 1;
+        let mut left = capacity.unwrap_or(u32::MAX);
+        for len in 1..=prompt.len() {
+            let old = self.get(worker, &prompt[..len]);
+            let mut state = State::Predicted { expires, touched: self.predictions };
+            match old {
+                Some(State::Confirmed) if self.fault != Some(Fault::PredictionUnconfirms) => continue,
+                Some(State::Predicted { expires: before, touched: earlier }) => {
+                    let lifetime =
+                        if self.fault == Some(Fault::LifetimeIsSet) { expires } else { before.max(expires) };
+                    let kept = self.fault == Some(Fault::PredictionDoesNotTouch);
+                    let touched = if kept { earlier } else { self.predictions };
+                    state = State::Predicted { expires: lifetime, touched };
+                }
+                _ => {}
+            }
+            if left == 0 {
+                break;
+            }
+            left -= 1;
+            self.held.insert((worker, prompt[..len].to_vec()), state);
+        }
+        self.enforce_capacity(worker);
+    }
+
+    pub(super) fn enforce_capacity(&mut self, worker: u32) {
+        let Some(Some(capacity)) = self.workers.get(&worker).copied() else { return };
+        while self.count(worker).1 > capacity as usize {
+            let age = |(key, state): (&(u32, Path), &State)| match *state {
+                State::Predicted { touched, .. } if key.0 == worker => {
+                    Some((touched, key.1.len(), key.clone()))
+                }
+                _ => None,
+            };
+            let predicted = self.held.iter().filter_map(age);
+            let first = self.fault == Some(Fault::CapacityTakesFirstBlocks);
+            let order =
+                |&(touched, depth, _): &(usize, usize, _)| (touched, if first { depth } else { 99 - depth });
+            let Some((_, _, key)) = predicted.min_by_key(order) else { return };
+            self.held.remove(&key);
+        }
+    }
+
+    pub(super) fn store(&mut self, worker: u32, path: &[u8], from: usize) {
+        if self.workers.contains_key(&worker) {
+            for len in from + 1..=path.len() {
+                self.held.insert((worker, path[..len].to_vec()), State::Confirmed);
+            }
+        }
+    }
+
+    pub(super) fn remove(&mut self, worker: u32, path: &[u8]) -> bool {
+        let removed = self.held.remove(&(worker, path.to_vec())).is_some();
+        if removed && self.fault == Some(Fault::RemovalTakesDescendants) {
+            self.held.retain(|(holder, held), _| *holder != worker || !held.starts_with(path));
+        }
+        removed
+    }
+}
