@@ -6,7 +6,7 @@ copy), a buffer of 64-bit integers, or a sequence of ints. A negative id, one ab
 that are not a multiple of 4 raise `warmroute.errors.InvalidRequest`.
 """
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from os import PathLike
 from types import TracebackType
 from typing import Any, Literal, Self, TypeAlias, final
@@ -14,6 +14,7 @@ from typing import Any, Literal, Self, TypeAlias, final
 from typing_extensions import Buffer
 
 __all__ = [
+    "PROXY_OPTIONS",
     "ROUTER_OPTIONS",
     "SIM_OPTIONS",
     "Candidate",
@@ -23,6 +24,7 @@ __all__ = [
     "Lease",
     "OptionSpec",
     "Prompter",
+    "Proxy",
     "Router",
     "SimServer",
     "WorkerView",
@@ -61,6 +63,7 @@ class OptionSpec:
     def allowed(self) -> str: ...
 
 ROUTER_OPTIONS: list[OptionSpec]
+PROXY_OPTIONS: list[OptionSpec]
 SIM_OPTIONS: list[OptionSpec]
 
 @final
@@ -214,6 +217,15 @@ class Router:
         Raises:
             InvalidRequest: for token ids that are none.
             UnknownWorker: for a name in `avoid` that the fleet does not have.
+        """
+
+    def explain_body(self, prompter: Prompter, endpoint: str, body: bytes) -> Explanation:
+        """Explain a request's body as the HTTP router reads it.
+
+        `endpoint` is the path it is meant for, such as `/v1/chat/completions`.
+
+        Raises:
+            InvalidRequest: for a path without a prompt, or a body that cannot be read.
         """
 
     def stats(self) -> dict[str, Any]:
@@ -434,6 +446,56 @@ class Prompter:
     def has_chat_template(self) -> bool: ...
 
 @final
+class Proxy:
+    """The HTTP router: forwards each request to the worker that the router chooses, without the GIL."""
+
+    def __new__(
+        cls,
+        router: Router,
+        prompter: Prompter,
+        *,
+        control: Callable[[str, str, str, bytes], tuple[int, str, bytes]],
+        host: str = "127.0.0.1",
+        port: int = 0,
+        **options: float | str,
+    ) -> Proxy:
+        """Make a proxy that does not serve yet.
+
+        Args:
+            router: chooses the workers.
+            prompter: reads the prompts.
+            control: answers what is not forwarded: takes method, path, query and body, and gives status,
+                content type and body. Called from several threads.
+            host: the address to listen on.
+            port: the port; 0 takes a free one.
+            options: those in `PROXY_OPTIONS`.
+
+        Raises:
+            ConfigError: for an unknown option or a value outside its range.
+        """
+
+    def start(self) -> int:
+        """Serve from now on, and say on which port.
+
+        Raises:
+            ConfigError: for an address that cannot be had.
+        """
+
+    def stats(self) -> dict[str, Any]:
+        """Give the counters since the start; zeros before it.
+
+        Keys: `requests` (kind, then ending), `departures`, `retries`, `refusals`, the histograms `ttft`,
+        `duration` and `decision` (`bounds` in seconds, `counts` of each bucket alone and last of what is
+        above, `sum_seconds`), and plain counters.
+        """
+
+    def drain(self, within_s: float) -> bool:
+        """Take nothing new, wait for what runs, and close what is left; say whether all ended by itself."""
+
+    def stop(self) -> None:
+        """Close everything at once."""
+
+@final
 class SimServer:
     """A simulated vLLM worker that serves HTTP on a thread of its own."""
 
@@ -464,8 +526,8 @@ class SimServer:
 
     @property
     def port(self) -> int: ...
-    def take_events(self, max: int, timeout_ms: int) -> list[tuple[int, bytes]]:
-        """Take up to `max` numbered event batches that were not taken before; waits for the first."""
+    def take_events(self, limit: int, timeout_ms: int) -> list[tuple[int, bytes]]:
+        """Take up to `limit` numbered event batches that were not taken before; waits for the first."""
 
     def replay_from(self, start: int) -> list[tuple[int, bytes]]:
         """Give the event batches that are still kept, from number `start` on."""

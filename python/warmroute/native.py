@@ -1,6 +1,7 @@
 """The one module that imports the compiled part; everything else of the package takes it from here."""
 
 from warmroute._core import (
+    PROXY_OPTIONS,
     ROUTER_OPTIONS,
     SIM_OPTIONS,
     Candidate,
@@ -10,6 +11,7 @@ from warmroute._core import (
     Lease,
     OptionSpec,
     Prompter,
+    Proxy,
     Router,
     SimServer,
     WorkerView,
@@ -17,6 +19,7 @@ from warmroute._core import (
 )
 
 __all__ = [
+    "PROXY_OPTIONS",
     "ROUTER_OPTIONS",
     "SIM_OPTIONS",
     "Candidate",
@@ -26,6 +29,7 @@ __all__ = [
     "Lease",
     "OptionSpec",
     "Prompter",
+    "Proxy",
     "Router",
     "SimServer",
     "WorkerView",

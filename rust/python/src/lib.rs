@@ -5,6 +5,7 @@ mod errors;
 mod lease;
 mod options;
 mod prompter;
+mod proxy;
 mod random;
 mod router;
 mod sim;
@@ -14,6 +15,7 @@ mod worker;
 
 use pyo3::prelude::*;
 use warmroute_core::config::RouterConfig;
+use warmroute_proxy::ProxyConfig;
 
 /// The compiled part of warmroute.
 #[pymodule]
@@ -21,6 +23,7 @@ fn _core(module: &Bound<'_, PyModule>) -> PyResult<()> {
     let py = module.py();
     module.add("__version__", env!("CARGO_PKG_VERSION"))?;
     module.add("ROUTER_OPTIONS", options::table(py, RouterConfig::options())?)?;
+    module.add("PROXY_OPTIONS", options::table(py, ProxyConfig::options())?)?;
     module.add("SIM_OPTIONS", options::table(py, sim::SimOptions::options())?)?;
     module.add_class::<options::PyOptionSpec>()?;
     module.add_class::<router::PyRouter>()?;
@@ -31,5 +34,6 @@ fn _core(module: &Bound<'_, PyModule>) -> PyResult<()> {
     module.add_class::<decision::PyCost>()?;
     module.add_class::<worker::PyWorker>()?;
     module.add_class::<prompter::PyPrompter>()?;
+    module.add_class::<proxy::PyProxy>()?;
     module.add_class::<sim::PySimServer>()
 }

@@ -10,9 +10,11 @@ use warmroute_core::error::FleetError;
 use warmroute_core::fleet::WorkerSpec;
 use warmroute_core::ids::WorkerId;
 use warmroute_core::router::{RouteRequest, Router, SharedRouter};
+use warmroute_prompt::{Body, Endpoint, PromptError};
 
 use crate::decision::{PyDecision, PyExplanation};
 use crate::lease::PyLease;
+use crate::prompter::PyPrompter;
 use crate::random::Random;
 use crate::tokens::{self, Hashed};
 use crate::worker::PyWorker;
@@ -241,6 +243,46 @@ impl PyRouter {
         let explanation =
             self.ask(tokens, &asked, |request| self.router.lock().explain(request, now, random))?;
         PyExplanation::new(py, &explanation)
+    }
+
+    /// Explains a request's body as the HTTP router reads it.
+    fn explain_body(
+        &self,
+        py: Python<'_>,
+        prompter: &PyPrompter,
+        endpoint: &str,
+        body: &[u8],
+    ) -> PyResult<PyExplanation> {
+        let invalid = |error: PromptError| errors::invalid(py, error.to_string());
+        let endpoint = Endpoint::of_path(endpoint).ok_or_else(|| {
+            let known = "/v1/chat/completions, /v1/completions, /v1/responses or /v1/messages";
+            errors::invalid(py, format!("endpoint {endpoint:?} has no prompt: use {known}"))
+        })?;
+        let body = Body::parse(endpoint, body).map_err(invalid)?;
+        let prompter = prompter.shared();
+        let (now, random) = (self.router.time(Instant::now()), self.random.next());
+        let explanation = py.detach(|| {
+            let prompt = prompter.read(&body)?;
+            let (user, salt) = (body.user(), body.cache_salt());
+            let space = Namespace {
+                model: body.model().unwrap_or_default(),
+                salt: salt.as_deref().unwrap_or_default(),
+                ..Namespace::default()
+            };
+            let mut blocks = Vec::new();
+            prompt.hash_into(self.router.hasher(), &space, &mut blocks);
+            let request = RouteRequest {
+                blocks: &blocks,
+                prompt_tokens: prompt.tokens(),
+                units: prompt.units(),
+                model: body.model(),
+                tenant: user.as_deref().unwrap_or_default(),
+                max_output_tokens: body.max_tokens(),
+                ..RouteRequest::default()
+            };
+            Ok(self.router.lock().explain(&request, now, random))
+        });
+        PyExplanation::new(py, &explanation.map_err(invalid)?)
     }
 
     fn stats<'py>(&self, py: Python<'py>) -> PyResult<Bound<'py, PyDict>> {

@@ -122,11 +122,12 @@ impl PySimServer {
     fn take_events<'py>(
         &self,
         py: Python<'py>,
-        max: usize,
+        limit: usize,
         timeout_ms: u64,
     ) -> Vec<(u64, Bound<'py, PyBytes>)> {
         let timeout = Duration::from_millis(timeout_ms);
-        let taken = py.detach(|| self.server.read().as_ref().map(|server| server.take_events(max, timeout)));
+        let taken =
+            py.detach(|| self.server.read().as_ref().map(|server| server.take_events(limit, timeout)));
         batches(py, taken)
     }
 

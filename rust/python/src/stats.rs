@@ -14,6 +14,8 @@ macro_rules! fields {
         dict
     }};
 }
+pub(crate) use fields;
+
 pub(crate) fn router<'py>(py: Python<'py>, stats: &Stats) -> PyResult<Bound<'py, PyDict>> {
     let dict = fields!(py, stats;
         prompt_tokens, overlap_tokens, unknown_model, prompt_too_long, no_eligible_worker, saturated,
@@ -39,5 +41,7 @@ fn worker<'py>(py: Python<'py>, stats: &WorkerStats) -> PyResult<Bound<'py, PyDi
 }
 
 fn index<'py>(py: Python<'py>, stats: &IndexStats) -> PyResult<Bound<'py, PyDict>> {
-    Ok(fields!(py, stats; bytes))
+    Ok(fields!(py, stats;
+        bytes, max_bytes, nodes, blocks, pairs, confirmed, predicted, evicted_blocks, cut_blocks, expired_blocks,
+        capacity_dropped))
 }
