@@ -59,11 +59,10 @@ fn the_headers_of_a_stream_come_before_its_prefill_ends() {
     let body = json!({"prompt": long, "max_tokens": 1, "stream": true}).to_string();
     let mut client = Client::connect(&server);
     client.send("POST", "/v1/completions", &[], &body);
-    let sent = Instant::now();
     client.read_head();
-    let head = sent.elapsed();
+    assert_eq!(server.snapshot().counters.ttft.count(), 0, "25,000 tokens take over two seconds");
     client.read_rest();
-    assert!(sent.elapsed() > 4 * head, "25,000 tokens take over two seconds, their headers {head:?}");
+    assert_eq!(server.snapshot().counters.ttft.count(), 1);
 }
 
 #[test]
@@ -192,7 +191,8 @@ fn a_client_that_leaves_aborts_in_every_phase() {
             drop(client);
             let left = Instant::now();
             eventually(|| server.snapshot().counters.aborted == before + 1);
-            assert!(left.elapsed() < Duration::from_millis(100), "{phase}: {:?}", left.elapsed());
+            // Each of these would go on for minutes.
+            assert!(left.elapsed() < Duration::from_secs(2), "{phase}: {:?}", left.elapsed());
         }
         assert_eq!(server.snapshot().load.used_blocks, 0, "{phase}");
         assert_eq!(server.snapshot().open_calls, 0, "{phase}");

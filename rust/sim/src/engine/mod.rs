@@ -28,4 +28,6 @@ pub use schedule::{Emitted, Engine, Load, StepOutput};
 pub use step_time::StepTime;
 
 #[cfg(test)]
+mod random_tests;
+#[cfg(test)]
 mod tests;
