@@ -1,6 +1,6 @@
 """Write what a real vLLM makes of request bodies, for the Rust tests to compare with.
 
-    python tests/support/golden_prompts.py [--model DIR --out FILE]
+    python -m tests.support.golden_prompts [--model DIR --out FILE]
 
 Needs vLLM (the committed files: 0.32.0 with transformers 5.19.0). Every body goes through vLLM's own
 validation, normalisation, template and tokenizer; what vLLM refuses is written as refused.
@@ -15,16 +15,19 @@ import json
 import os
 import pathlib
 import shutil
+import sys
 import tempfile
+from typing import Any
 
 os.environ |= {"HF_HUB_OFFLINE": "1", "VLLM_LOGGING_LEVEL": "ERROR", "VLLM_NO_USAGE_STATS": "1"}
 
-from prompt_bodies import BODIES
 from vllm.engine.arg_utils import EngineArgs
 from vllm.entrypoints.openai.chat_completion.protocol import ChatCompletionRequest
 from vllm.entrypoints.openai.completion.protocol import CompletionRequest
 from vllm.renderers.online_renderer import OnlineRenderer
 from vllm.renderers.registry import renderer_from_config
+
+from tests.support.prompt_bodies import BODIES
 
 ROOT = pathlib.Path(__file__).parents[2]
 TOKENIZER = ROOT / "python" / "warmroute" / "data" / "tokenizer"
@@ -45,7 +48,7 @@ MODEL = {
 }
 
 
-def renderer_of(model, template):
+def renderer_of(model: pathlib.Path, template: str | None) -> OnlineRenderer:
     config = EngineArgs(model=str(model), load_format="dummy", dtype="float32").create_engine_config()
     return OnlineRenderer(
         config.model_config,
@@ -57,24 +60,24 @@ def renderer_of(model, template):
     )
 
 
-async def chat(renderer, body):
+async def chat(renderer: OnlineRenderer, body: object) -> Any:
     result = await renderer.render_chat(ChatCompletionRequest.model_validate(body))
     if not isinstance(result, tuple):
         raise ValueError(result.error.message)
     return result[1][0]
 
 
-async def completion(renderer, body):
+async def completion(renderer: OnlineRenderer, body: object) -> Any:
     result = await renderer.render_completion(CompletionRequest.model_validate(body))
     if not isinstance(result, list):
         raise ValueError(result.error.message)
     return result[0]
 
 
-def golden(renderer):
+def golden(renderer: OnlineRenderer) -> list[dict[str, Any]]:
     cases = []
     for name, endpoint, raw in BODIES:
-        case = {"name": name, "endpoint": endpoint, "body": raw}
+        case: dict[str, Any] = {"name": name, "endpoint": endpoint, "body": raw}
         try:
             prompt = asyncio.run((chat if endpoint == "chat" else completion)(renderer, json.loads(raw)))
             case |= {"text": prompt.get("prompt"), "ids": list(prompt["prompt_token_ids"])}
@@ -84,15 +87,15 @@ def golden(renderer):
     return cases
 
 
-def write(path, cases):
+def write(path: pathlib.Path, cases: list[dict[str, Any]]) -> None:
     path.parent.mkdir(parents=True, exist_ok=True)
     lines = ",\n".join(json.dumps(case, ensure_ascii=False) for case in cases)
     path.write_text(f"[\n{lines}\n]\n")
     refused = [f"{case['name']} ({case['refused']})" for case in cases if "refused" in case]
-    print(f"{path}: {len(cases)} cases, refused: {refused}")
+    sys.stdout.write(f"{path}: {len(cases)} cases, refused: {refused}\n")
 
 
-def main():
+def main() -> None:
     parser = argparse.ArgumentParser()
     parser.add_argument("--model", type=pathlib.Path)
     parser.add_argument("--out", type=pathlib.Path)
@@ -104,11 +107,9 @@ def main():
         shutil.copytree(TOKENIZER, folder, dirs_exist_ok=True)
         (pathlib.Path(folder) / "config.json").write_text(json.dumps(MODEL))
         for template in [None, *sorted(TEMPLATES.glob("*.jinja"))]:
+            name = template.stem if template else "package"
             source = template.read_text() if template else None
-            write(
-                GOLDEN / f"{template.stem if template else 'package'}.json",
-                golden(renderer_of(folder, source)),
-            )
+            write(GOLDEN / f"{name}.json", golden(renderer_of(pathlib.Path(folder), source)))
 
 
 if __name__ == "__main__":

@@ -13,6 +13,8 @@ import json
 import pathlib
 import sys
 import sysconfig
+from collections.abc import Iterator
+from pydoc_data.topics import topics
 
 from tokenizers import AddedToken, Regex, Tokenizer, decoders, models, normalizers, pre_tokenizers, trainers
 
@@ -20,18 +22,8 @@ OUT = pathlib.Path(__file__).parents[2] / "python" / "warmroute" / "data" / "tok
 VOCABULARY = 8000
 SPECIAL = ["<|endoftext|>", "<|im_start|>", "<|im_end|>"]
 MARKERS = ["<tool_call>", "</tool_call>", "<tool_response>", "</tool_response>"]
-PACKAGES = [
-    "asyncio",
-    "concurrent",
-    "email",
-    "http",
-    "importlib",
-    "json",
-    "logging",
-    "sqlite3",
-    "unittest",
-    "urllib",
-]
+PACKAGES = ["asyncio", "concurrent", "email", "http", "importlib", "json", "logging"]
+PACKAGES += ["sqlite3", "unittest", "urllib"]
 
 # Words with their leading space, single digits, runs of punctuation with the line ends behind them, space.
 PATTERN = (
@@ -79,7 +71,7 @@ CHAT_TEMPLATE = r"""
 """.strip()
 
 
-def texts():
+def texts() -> Iterator[str]:
     """The standard library's modules, and the language reference that `pydoc` carries."""
     library = pathlib.Path(sysconfig.get_path("stdlib"))
     files = sorted(library.glob("*.py"))
@@ -88,12 +80,10 @@ def texts():
     for file in files:
         if "test" not in file.parts:
             yield file.read_text("utf-8", "replace")
-    from pydoc_data.topics import topics
-
     yield from (topics[name] for name in sorted(topics))
 
 
-def train():
+def train() -> Tokenizer:
     tokenizer = Tokenizer(models.BPE())
     tokenizer.normalizer = normalizers.NFC()
     tokenizer.pre_tokenizer = pre_tokenizers.Sequence(
@@ -114,7 +104,7 @@ def train():
     return tokenizer
 
 
-def main():
+def main() -> None:
     out = pathlib.Path(sys.argv[1]) if len(sys.argv) > 1 else OUT
     out.mkdir(parents=True, exist_ok=True)
     train().save(str(out / "tokenizer.json"), pretty=False)
