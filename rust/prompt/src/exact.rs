@@ -1,13 +1,12 @@
 //! A model's tokenizer and chat template together: the worker's own tokens, or a refusal.
 
-use std::fs;
 use std::path::{Path, PathBuf};
 
 use minijinja::Value;
 
 use crate::completion::Completion;
 use crate::encode::Encoder;
-use crate::folder::Folder;
+use crate::folder::{Folder, Template};
 use crate::json::unescape;
 use crate::prompter::completion;
 use crate::template::{ChatTemplate, ContentFormat};
@@ -35,16 +34,13 @@ impl Exact {
     pub(crate) fn load(path: &Path, options: &LoadOptions) -> Result<Exact, LoadError> {
         let Folder { path, tokenizer, named_tokens, templates } = Folder::read(path)?;
         let templates = match &options.chat_template {
-            None => templates.into_iter().map(|(name, source)| (name, source, path.clone())).collect(),
-            Some(path) => {
-                let source = fs::read_to_string(path)
-                    .map_err(|source| LoadError::Read { path: path.clone(), source })?;
-                vec![(DEFAULT.to_owned(), source, path.clone())]
-            }
+            Some(path) => vec![Template::read(path)?],
+            None => templates,
         };
-        let compile = |(name, source, path): (String, String, PathBuf)| {
-            let template = ChatTemplate::compile(&source);
-            template.map(|template| (name, template)).map_err(|reason| LoadError::Invalid { path, reason })
+        let compile = |template: Template| {
+            let Template { name, source, path } = template;
+            let compiled = ChatTemplate::compile(&source);
+            compiled.map(|compiled| (name, compiled)).map_err(|reason| LoadError::Invalid { path, reason })
         };
         let templates = templates.into_iter().map(compile).collect::<Result<_, _>>()?;
         let encoder = Encoder::load(&path, tokenizer)?;
@@ -101,13 +97,12 @@ impl Exact {
     fn render(&self, body: &Body<'_>) -> Result<String, Refused> {
         let named = |name: &str| self.templates.iter().find(|(known, _)| known == name);
         let with_tools = body.tools().and_then(|_| named("tool_use"));
-        let (_, template) =
-            with_tools.or_else(|| named(DEFAULT)).ok_or(Refused::new("the model has no chat template"))?;
+        let (_, template) = with_tools
+            .or_else(|| named(Template::DEFAULT))
+            .ok_or(Refused::new("the model has no chat template"))?;
         let format = self.content_format.unwrap_or(template.content_format());
         let tokens =
             self.named_tokens.iter().map(|(name, token)| (name.clone(), Value::from(token.as_str())));
         template.render(Value::from_pairs(tokens.chain(chat::variables(body, template, format)?)))
     }
 }
-
-const DEFAULT: &str = "default";

@@ -16,8 +16,30 @@ pub(crate) struct Folder {
     pub(crate) tokenizer: Value,
     /// `bos_token` and the like, by name, as templates see them.
     pub(crate) named_tokens: Vec<(String, String)>,
-    /// Chat templates by name; one without a name is `default`.
-    pub(crate) templates: Vec<(String, String)>,
+    /// Chat templates; one without a name is `default`.
+    pub(crate) templates: Vec<Template>,
+}
+
+/// The source of a chat template.
+#[derive(Debug)]
+pub(crate) struct Template {
+    pub(crate) name: String,
+    pub(crate) source: String,
+    /// The file it stands in.
+    pub(crate) path: PathBuf,
+}
+
+impl Template {
+    /// The template that is the whole of a file.
+    ///
+    /// # Errors
+    /// [`LoadError::Read`].
+    pub(crate) fn read(path: &Path) -> Result<Template, LoadError> {
+        Ok(Template { name: Template::DEFAULT.to_owned(), source: read(path)?, path: path.to_owned() })
+    }
+
+    /// The name of a template that has no other.
+    pub(crate) const DEFAULT: &str = "default";
 }
 
 impl Folder {
@@ -29,9 +51,13 @@ impl Folder {
         let file = if path.is_dir() { path.join("tokenizer.json") } else { path.to_owned() };
         let beside = |name: &str| file.with_file_name(name);
         let mut tokenizer = parse(&file, &read(&file)?)?;
-        let config = optional_json(&beside("tokenizer_config.json"))?;
+        let config_path = beside("tokenizer_config.json");
+        let config = optional_json(&config_path)?;
         let special = optional_json(&beside("special_tokens_map.json"))?;
         complete(&mut tokenizer, &config);
+        if is_qwen2(&config, &optional_json(&beside("config.json"))?) && tokenizer["normalizer"].is_null() {
+            tokenizer["normalizer"] = json!({"type": "NFC"});
+        }
         let named_tokens = NAMED_TOKENS
             .iter()
             .filter_map(|name| {
@@ -39,9 +65,11 @@ impl Folder {
                 Some(((*name).to_owned(), token.to_owned()))
             })
             .collect();
-        let templates = match optional(&beside("chat_template.jinja"))? {
-            Some(template) => vec![("default".to_owned(), template)],
-            None => config_templates(config.get("chat_template")),
+        let template = beside("chat_template.jinja");
+        let templates = if template.exists() {
+            vec![Template::read(&template)?]
+        } else {
+            config_templates(config.get("chat_template"), &config_path)
         };
         Ok(Folder { path: file, tokenizer, named_tokens, templates })
     }
@@ -87,13 +115,21 @@ fn complete(tokenizer: &mut Value, config: &Map<String, Value>) {
     }
 }
 
-fn config_templates(template: Option<&Value>) -> Vec<(String, String)> {
-    let named = |entry: &Value| {
-        let text = |key: &str| entry.get(key).and_then(Value::as_str).map(str::to_owned);
-        Some((text("name")?, text("template")?))
+/// Whether transformers 5 builds the tokenizer from its class for Qwen 2, which always normalises.
+fn is_qwen2(config: &Map<String, Value>, model: &Map<String, Value>) -> bool {
+    let class = config.get("tokenizer_class").and_then(Value::as_str).unwrap_or_default();
+    class.starts_with("Qwen2Tokenizer") || model.get("model_type").and_then(Value::as_str) == Some("qwen2")
+}
+
+fn config_templates(template: Option<&Value>, path: &Path) -> Vec<Template> {
+    let of = |name: &str, source: &str| Template {
+        name: name.to_owned(),
+        source: source.to_owned(),
+        path: path.to_owned(),
     };
+    let named = |entry: &Value| Some(of(entry.get("name")?.as_str()?, entry.get("template")?.as_str()?));
     match template {
-        Some(Value::String(template)) => vec![("default".to_owned(), template.clone())],
+        Some(Value::String(source)) => vec![of(Template::DEFAULT, source)],
         Some(Value::Array(entries)) => entries.iter().filter_map(named).collect(),
         _ => Vec::new(),
     }
@@ -103,21 +139,17 @@ fn read(path: &Path) -> Result<String, LoadError> {
     fs::read_to_string(path).map_err(|source| LoadError::Read { path: path.to_owned(), source })
 }
 
-fn optional(path: &Path) -> Result<Option<String>, LoadError> {
-    if path.exists() { read(path).map(Some) } else { Ok(None) }
-}
-
 fn parse(path: &Path, text: &str) -> Result<Value, LoadError> {
     serde_json::from_str(text)
         .map_err(|error| LoadError::Invalid { path: path.to_owned(), reason: error.to_string() })
 }
 
 fn optional_json(path: &Path) -> Result<Map<String, Value>, LoadError> {
-    match optional(path)?.map(|text| parse(path, &text)).transpose()? {
-        None => Ok(Map::new()),
-        Some(Value::Object(object)) => Ok(object),
-        Some(_) => {
-            Err(LoadError::Invalid { path: path.to_owned(), reason: "it is not a JSON object".to_owned() })
-        }
+    if !path.exists() {
+        return Ok(Map::new());
+    }
+    match parse(path, &read(path)?)? {
+        Value::Object(object) => Ok(object),
+        _ => Err(LoadError::Invalid { path: path.to_owned(), reason: "it is not a JSON object".to_owned() }),
     }
 }

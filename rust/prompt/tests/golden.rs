@@ -92,3 +92,16 @@ fn a_template_that_knows_developers() {
     let refused = compare(&prompter, &root().join("rust/prompt/tests/golden/developer.json"));
     assert_eq!(refused, Vec::<String>::new());
 }
+
+/// Another model's tokenizer and template, which are too large or not ours to commit: a folder in
+/// `WARMROUTE_GOLDEN_MODEL` and the golden file made of it in `WARMROUTE_GOLDEN_FILE`.
+#[test]
+fn a_model_given_by_the_environment() {
+    let given = |name: &str| std::env::var_os(name).map(PathBuf::from);
+    let (Some(folder), Some(golden)) = (given("WARMROUTE_GOLDEN_MODEL"), given("WARMROUTE_GOLDEN_FILE"))
+    else {
+        println!("compared with the package's tokenizer only: WARMROUTE_GOLDEN_MODEL names no other model");
+        return;
+    };
+    assert_eq!(compare(&prompter(&folder, None), &golden), Vec::<String>::new());
+}

@@ -1,0 +1,170 @@
+//! Exact tokens or a refusal, and never anything else.
+
+#![allow(clippy::unwrap_used, clippy::panic, reason = "a test fails by panicking")]
+
+use std::path::{Path, PathBuf};
+use std::sync::LazyLock;
+
+use proptest::prelude::*;
+use serde_json::{Value, json};
+use warmroute_prompt::{Body, Data, Endpoint, LoadOptions, Prompter, Rung};
+
+fn package() -> PathBuf {
+    Path::new(env!("CARGO_MANIFEST_DIR")).join("../../python/warmroute/data/tokenizer")
+}
+
+static PROMPTER: LazyLock<Prompter> =
+    LazyLock::new(|| Prompter::load(&package(), &LoadOptions::default()).unwrap());
+static REFERENCE: LazyLock<tokenizers::Tokenizer> =
+    LazyLock::new(|| tokenizers::Tokenizer::from_file(package().join("tokenizer.json")).unwrap());
+
+/// The body's rung and, where there are ids, the ids.
+fn read(endpoint: Endpoint, body: &Value) -> (Rung, Vec<u32>) {
+    let raw = body.to_string();
+    let body = Body::parse(endpoint, raw.as_bytes()).unwrap();
+    let prompt = PROMPTER.read(&body).unwrap();
+    let ids = match prompt.data() {
+        Data::Ids(packed) => {
+            packed.chunks_exact(4).map(|id| u32::from_le_bytes(id.try_into().unwrap())).collect()
+        }
+        Data::Text(_) => Vec::new(),
+    };
+    (prompt.rung(), ids)
+}
+
+fn chat(message: &Value, fields: &Value) -> Rung {
+    let mut body = json!({"messages": [{"role": "user", "content": "hi"}, message]});
+    body.as_object_mut().unwrap().extend(fields.as_object().unwrap().clone());
+    read(Endpoint::ChatCompletions, &body).0
+}
+
+#[test]
+fn what_cannot_be_exact_is_text() {
+    let plain = json!({"role": "user", "content": "x"});
+    assert_eq!(chat(&plain, &json!({})), Rung::Local);
+    let part = |part: Value| json!({"role": "user", "content": [part]});
+    for message in [
+        part(json!({"type": "image_url", "image_url": {"url": "data:"}})),
+        part(json!({"type": "text", "text": "x", "uuid": "u"})),
+        part(json!({"text": "x"})),
+        part(json!({"type": "text", "text": 7})),
+        json!({"role": "user", "content": 7}),
+        json!({"role": 7, "content": "x"}),
+        json!({"content": "x"}),
+        json!("x"),
+        json!({"role": "assistant", "tool_calls": [{"type": "custom", "function": {}}]}),
+        json!({"role": "assistant", "tool_calls": [{"function": {"name": "f", "arguments": "{"}}]}),
+    ] {
+        assert_eq!(chat(&message, &json!({})), Rung::Text, "{message}");
+    }
+    for fields in [
+        json!({"chat_template": "{{ 1 }}"}),
+        json!({"truncate_prompt_tokens": 5}),
+        json!({"continue_final_message": true}),
+        json!({"chat_template_kwargs": {"tools": []}}),
+        json!({"chat_template_kwargs": 7}),
+        json!({"tools": []}),
+        json!({"tools": [{"type": "web_search"}]}),
+        json!({"tools": [{"function": {"name": "f", "parameters": []}}]}),
+        json!({"tools": [{"function": {}}]}),
+        json!({"messages": []}),
+    ] {
+        assert_eq!(chat(&plain, &fields), Rung::Text, "{fields}");
+    }
+    let other = json!({"messages": [plain], "input": "x"});
+    assert_eq!(read(Endpoint::Responses, &other).0, Rung::Text);
+    assert_eq!(read(Endpoint::Messages, &other).0, Rung::Text);
+    let raw = br#"{"messages": [{"role": "user", "content": "\ud800"}]}"#;
+    let body = Body::parse(Endpoint::ChatCompletions, raw).unwrap();
+    assert_eq!(PROMPTER.read(&body).unwrap().rung(), Rung::Text);
+}
+
+#[test]
+fn a_growing_chat_is_a_growing_prefix() {
+    let mut messages = vec![json!({"role": "system", "content": "Rules. ".repeat(50)})];
+    let mut last: Vec<u32> = Vec::new();
+    for turn in 0..5 {
+        messages.push(json!({"role": "user", "content": format!("question {turn}")}));
+        let body = json!({"messages": messages, "add_generation_prompt": false});
+        let (rung, ids) = read(Endpoint::ChatCompletions, &body);
+        assert_eq!((rung, &ids[..last.len()]), (Rung::Local, &last[..]));
+        messages.push(json!({"role": "assistant", "content": format!("answer {turn}")}));
+        last = ids;
+    }
+}
+
+fn text() -> impl Strategy<Value = String> {
+    let piece = prop_oneof![
+        any::<String>(),
+        "[ \t\n\r]{0,4}[a-zA-Z']{0,8}[0-9]{0,4}[!-/]{0,3}",
+        prop::sample::select(vec![
+            "<|im_start|>",
+            "<|im_end|>",
+            "<tool_call>",
+            "<|endoftext|",
+            "e\u{301}",
+            "日本",
+            "👨\u{200d}👩"
+        ])
+        .prop_map(str::to_owned),
+    ];
+    prop::collection::vec(piece, 0..12).prop_map(|pieces| pieces.concat())
+}
+
+proptest! {
+    #![proptest_config(ProptestConfig::with_cases(1000))]
+
+    #[test]
+    fn the_fast_tokenizer_is_the_reference(text in text(), special in any::<bool>()) {
+        let expected = REFERENCE.encode_fast(text.as_str(), special).unwrap().get_ids().to_vec();
+        prop_assert_eq!(PROMPTER.exact().unwrap().encode(&text, special), Ok(expected));
+    }
+
+    #[test]
+    fn a_chat_is_its_messages_between_their_markers(contents in prop::collection::vec(text(), 1..4)) {
+        let messages: Vec<_> = contents.iter().map(|content| json!({"role": "user", "content": content})).collect();
+        let rendered: String =
+            contents.iter().map(|content| format!("<|im_start|>user\n{content}<|im_end|>\n")).collect();
+        let expected = REFERENCE.encode_fast(rendered, false).unwrap().get_ids().to_vec();
+        let body = json!({"messages": messages, "add_generation_prompt": false});
+        prop_assert_eq!(read(Endpoint::ChatCompletions, &body), (Rung::Local, expected));
+    }
+
+    #[test]
+    fn odd_chats_give_ids_or_text(
+        role in prop_oneof![Just("user"), Just("assistant"), Just("tool"), Just("system"), Just("developer")],
+        content in odd(),
+        calls in odd(),
+        tools in odd(),
+        keywords in odd(),
+    ) {
+        let body = json!({
+            "messages": [{"role": role, "content": content, "tool_calls": calls, "name": keywords}],
+            "tools": tools, "chat_template_kwargs": keywords,
+        });
+        let rung = read(Endpoint::ChatCompletions, &body).0;
+        prop_assert!(matches!(rung, Rung::Local | Rung::Text));
+    }
+}
+
+/// JSON with the names that matter in places where they may not.
+fn odd() -> impl Strategy<Value = Value> {
+    let leaf = prop_oneof![
+        Just(Value::Null),
+        any::<bool>().prop_map(Value::from),
+        any::<f64>().prop_map(Value::from),
+        any::<u64>().prop_map(Value::from),
+        prop::sample::select(vec!["", "text", "function", "{}", "{\"a\": [1e400]}", "f"])
+            .prop_map(Value::from),
+    ];
+    let names = vec!["type", "text", "function", "name", "arguments", "parameters", "id", "properties"];
+    leaf.prop_recursive(4, 24, 4, move |inner| {
+        let member = (prop::sample::select(names.clone()), inner.clone());
+        prop_oneof![
+            prop::collection::vec(inner, 0..4).prop_map(Value::from),
+            prop::collection::vec(member, 0..5).prop_map(|members| {
+                Value::Object(members.into_iter().map(|(name, value)| (name.to_owned(), value)).collect())
+            }),
+        ]
+    })
+}
