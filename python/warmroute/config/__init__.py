@@ -1,6 +1,13 @@
 """Configuration: one definition of each option, whatever the source of its value."""
 
-from warmroute.config.front import FleetOptions, ListenOptions, LogOptions, PromptOptions, WorkerOptions
+from warmroute.config.front import (
+    FleetOptions,
+    ListenOptions,
+    LogOptions,
+    PromptOptions,
+    SimWorkerOptions,
+    WorkerOptions,
+)
 from warmroute.config.load import Config, Setting, load
 from warmroute.config.option import Option, options_of
 from warmroute.config.schema import Schema, Section
@@ -15,6 +22,7 @@ __all__ = [
     "Schema",
     "Section",
     "Setting",
+    "SimWorkerOptions",
     "WorkerOptions",
     "load",
     "options_of",

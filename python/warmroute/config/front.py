@@ -35,6 +35,11 @@ class PromptOptions:
     chat_template: str | None = option(
         None, "A file with the chat template, where workers use another than the tokenizer's."
     )
+    chat_template_content_format: str = option(
+        "auto",
+        "How the chat template sees the content of a message, as vLLM's flag of that name.",
+        choices=("auto", "string", "openai"),
+    )
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -95,3 +100,23 @@ class WorkerOptions:
     dp_rank: int | None = option(
         None, "The data-parallel rank, where one URL serves several.", minimum=0, maximum=65_535
     )
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class SimWorkerOptions:
+    """Where a simulated worker serves, and what it says of itself."""
+
+    host: str = option("127.0.0.1", "Address to listen on.")
+    port: int = option(8000, "Port to listen on; 0 takes a free one.", minimum=0, maximum=PORT_MAX)
+    model: str = option("sim", "Name of the model.")
+    tokenizer: str | None = option(
+        None,
+        "A Hugging Face folder or a `tokenizer.json`. Without it the small tokenizer of the package is used.",
+    )
+    kv_events_endpoint: str | None = option(
+        None,
+        "ZMQ endpoint for KV events, such as `tcp://*:5557`; bound where it has a star or is `ipc://`, "
+        "connected to otherwise, as by vLLM. Without it there are no events.",
+    )
+    kv_events_replay_endpoint: str | None = option(None, "ZMQ endpoint for replays of KV events.")
+    kv_events_topic: str = option("kv", "Topic of the KV events.")

@@ -6,7 +6,7 @@ from warmroute.config.front import WorkerOptions
 from warmroute.config.option import Option, options_of, plain
 from warmroute.config.schema import Section
 from warmroute.config.show import literal
-from warmroute.config.tables import serve_schema
+from warmroute.config.tables import serve_schema, sim_worker_schema
 
 HEAD = """# Configuration
 
@@ -38,14 +38,17 @@ url = "http://10.0.0.2:8000"
 def render() -> str:
     """Write the whole page."""
     parts = [HEAD]
+    parts.append("# `warmroute serve`\n")
     parts.extend(_section(section) for section in serve_schema().sections)
     parts.append("## `[[worker]]`: one worker, in the file only\n")
     parts.append(_table(options_of(WorkerOptions), flags=False))
+    parts.append("# `warmroute sim-worker`\n\nIts options are flags only.\n")
+    parts.extend(_section(section) for section in sim_worker_schema().sections)
     return "\n".join(parts)
 
 
 def _section(section: Section) -> str:
-    return f"## `[{section.name}]`: {section.title}\n\n{_table(section.options)}"
+    return f"## {section.name}: {section.title}\n\n{_table(section.options)}"
 
 
 def _table(options: Iterable[Option], *, flags: bool = True) -> str:

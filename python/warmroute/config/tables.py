@@ -3,7 +3,7 @@
 from collections.abc import Iterable
 
 from warmroute import native
-from warmroute.config.front import FleetOptions, ListenOptions, LogOptions, PromptOptions
+from warmroute.config.front import FleetOptions, ListenOptions, LogOptions, PromptOptions, SimWorkerOptions
 from warmroute.config.option import Option, OptionSpec, options_of
 from warmroute.config.schema import Schema, Section
 
@@ -16,6 +16,18 @@ def serve_schema() -> Schema:
             Section("fleet", "the workers and their health", options_of(FleetOptions)),
             Section("prompt", "how prompts become tokens", options_of(PromptOptions)),
             Section("router", "how a worker is chosen", _compiled(native.ROUTER_OPTIONS)),
+            Section("proxy", "the HTTP data plane", _compiled(native.PROXY_OPTIONS)),
+            Section("log", "what is logged", options_of(LogOptions)),
+        ]
+    )
+
+
+def sim_worker_schema() -> Schema:
+    """The options of `warmroute sim-worker`."""
+    return Schema(
+        [
+            Section("worker", "where it serves, its KV events", options_of(SimWorkerOptions)),
+            Section("engine", "the engine model", _compiled(native.SIM_OPTIONS)),
             Section("log", "what is logged", options_of(LogOptions)),
         ]
     )

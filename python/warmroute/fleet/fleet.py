@@ -18,10 +18,32 @@ log = get("fleet")
 class RouterPort(Protocol):
     """What the fleet needs of a router."""
 
-    def add_worker(self, name: str, **what: Any) -> None:
+    def add_worker(
+        self,
+        name: str,
+        *,
+        url: str = "",
+        kv_blocks: int | None = None,
+        block_size: int | None = None,
+        models: Sequence[str] | None = None,
+        max_model_len: int | None = None,
+        max_requests: int | None = None,
+        dp_rank: int | None = None,
+    ) -> None:
         """Make a worker known; it takes nothing until it is ready."""
 
-    def update_worker(self, name: str, **what: Any) -> None:
+    def update_worker(
+        self,
+        name: str,
+        *,
+        url: str = "",
+        kv_blocks: int | None = None,
+        block_size: int | None = None,
+        models: Sequence[str] | None = None,
+        max_model_len: int | None = None,
+        max_requests: int | None = None,
+        dp_rank: int | None = None,
+    ) -> None:
         """Replace what is known of a worker."""
 
     def set_ready(self, name: str, ready: bool) -> None:

@@ -41,7 +41,7 @@ class Row:
         if self.kind == "histogram":
             histogram = HistogramMetricFamily(self.name, self.doc, labels=self.labels)
             for labels, value in self.read(snapshot):
-                histogram.add_metric(labels, buckets=_buckets(value), sum_value=value["sum"])
+                histogram.add_metric(labels, buckets=_buckets(value), sum_value=value["sum_seconds"])
             return histogram
         family = CounterMetricFamily if self.kind == "counter" else GaugeMetricFamily
         metric = family(self.name, self.doc, labels=self.labels)
@@ -51,9 +51,12 @@ class Row:
 
 
 def _buckets(value: Mapping[str, Any]) -> list[tuple[str, float]]:
-    """Cumulated buckets from counts by upper bound; the last count is of what lies above every bound."""
+    """Cumulated buckets from counts by upper bound; the last count is of what lies above every bound.
+
+    Before the proxy has started there are neither bounds nor counts.
+    """
     total, buckets = 0, []
-    for bound, count in zip([*value["bounds"], float("inf")], value["counts"], strict=True):
+    for bound, count in zip([*value["bounds"], float("inf")], value["counts"] or [0], strict=True):
         total += count
         buckets.append(("+Inf" if bound == float("inf") else repr(float(bound)), float(total)))
     return buckets

@@ -27,6 +27,23 @@ def _worker(name: str) -> Callable[[Snapshot], Iterable[Sample]]:
     return lambda snapshot: [((worker["name"],), worker[name]) for worker in snapshot.router["workers"]]
 
 
+def _proxy(name: str) -> Callable[[Snapshot], Iterable[Sample]]:
+    return _one(lambda snapshot: snapshot.proxy[name])
+
+
+def _proxy_by(name: str) -> Callable[[Snapshot], Iterable[Sample]]:
+    """Counters of the proxy that have names of their own."""
+    return lambda snapshot: [((label,), count) for label, count in snapshot.proxy[name].items()]
+
+
+def _requests(snapshot: Snapshot) -> Iterable[Sample]:
+    return [
+        ((kind, ending), count)
+        for kind, endings in snapshot.proxy["requests"].items()
+        for ending, count in endings.items()
+    ]
+
+
 STATES = ("ready", "down", "draining")
 
 
@@ -49,6 +66,10 @@ def _gauge(name: str, doc: str, read: Callable[[Snapshot], Iterable[Sample]], *l
 
 def _counter(name: str, doc: str, read: Callable[[Snapshot], Iterable[Sample]], *labels: str) -> Row:
     return Row(f"warmroute_{name}", "counter", doc, read, labels)
+
+
+def _histogram(name: str, doc: str, read: Callable[[Snapshot], Iterable[Sample]]) -> Row:
+    return Row(f"warmroute_{name}", "histogram", doc, read)
 
 
 REFUSALS = ("unknown_model", "prompt_too_long", "no_eligible_worker", "saturated")
@@ -89,6 +110,16 @@ ROUTER = (
         _router("reported_overlap_tokens"),
     ),
     _gauge("index_bytes", "Memory of the prefix index.", _index("bytes")),
+    _gauge("index_limit_bytes", "Memory that it may take.", _index("max_bytes")),
+    _gauge("index_nodes", "Nodes of the index.", _index("nodes")),
+    _gauge("index_blocks", "Distinct blocks in the index.", _index("blocks")),
+    _gauge("index_pairs", "Pairs of a block and a worker that holds it.", _index("pairs")),
+    _gauge("index_confirmed_pairs", "Pairs that KV events confirmed.", _index("confirmed")),
+    _gauge("index_predicted_pairs", "Pairs that are assumed.", _index("predicted")),
+    _counter("index_evicted_blocks", "Blocks that left for the budget.", _index("evicted_blocks")),
+    _counter("index_cut_blocks", "Blocks that were not taken in for want of room.", _index("cut_blocks")),
+    _counter("index_expired_pairs", "Predictions whose lifetime ended.", _index("expired_blocks")),
+    _counter("index_capacity_pairs", "Predictions beyond a worker's KV blocks.", _index("capacity_dropped")),
 )
 
 WORKERS = (
@@ -117,9 +148,41 @@ WORKERS = (
     ),
 )
 
+PROXY = (
+    _counter("requests", "Requests that ended, by what was asked and how.", _requests, "kind", "ending"),
+    _gauge("requests_open", "Requests that are being answered.", _proxy("requests_open")),
+    _histogram("ttft_seconds", "From a request's head to the first byte of its stream.", _proxy("ttft")),
+    _histogram("request_seconds", "From a request's head to the end of its reply.", _proxy("duration")),
+    _histogram("decision_seconds", "To read a body and choose a worker.", _proxy("decision")),
+    _counter("proxy_refusals", "Requests that the proxy refused itself.", _proxy_by("refusals"), "reason"),
+    _counter(
+        "departures", "Clients that left before the end, by how far it was.", _proxy_by("departures"), "phase"
+    ),
+    _counter("retries", "Requests sent once more to another worker.", _proxy_by("retries"), "reason"),
+    _counter("retries_denied", "Retries that the budget did not allow.", _proxy("retries_denied")),
+    _counter(
+        "stale_connections",
+        "Kept connections that a worker had closed; the request went again on a fresh one.",
+        _proxy("stale_connections"),
+    ),
+    _counter("received_bytes", "Bytes of request bodies.", _proxy("bytes_received")),
+    _counter("sent_bytes", "Bytes of reply bodies.", _proxy("bytes_sent")),
+    _counter("connections", "Client connections taken.", _proxy("connections")),
+    _gauge("connections_open", "Client connections that are open.", _proxy("connections_open")),
+    _counter(
+        "slow_clients", "Client connections closed because the client was too slow.", _proxy("timeouts")
+    ),
+    _counter("worker_connects", "Connections made to workers.", _proxy("worker_connects")),
+    _counter(
+        "worker_connect_failures", "Connections that could not be made.", _proxy("worker_connect_failures")
+    ),
+    _counter("worker_reuses", "Requests sent on a kept connection.", _proxy("worker_reuses")),
+)
+
 SECTIONS: tuple[tuple[str, tuple[Row, ...]], ...] = (
     ("The process", PROCESS),
     ("Decisions", ROUTER),
     ("Workers", WORKERS),
+    ("HTTP", PROXY),
 )
 ROWS: tuple[Row, ...] = tuple(row for _, rows in SECTIONS for row in rows)

@@ -2,7 +2,7 @@
 
 import json
 from collections.abc import Callable
-from typing import Any, Protocol
+from typing import Any
 from urllib.parse import parse_qs
 
 from warmroute.errors import InvalidRequest
@@ -17,19 +17,12 @@ ENDPOINTS = {
 TERMS = {"model", "tenant", "max_tokens", "session", "lora", "cache_salt"}
 
 
-class RouterPort(Protocol):
-    """What an explanation needs of the router."""
-
-    def explain(self, tokens: Any, **terms: Any) -> Any:
-        """Explain a prompt of token ids."""
-
-
 class Explain:
     """Explains an OpenAI body, or `{"tokens": [ids]}` with the terms that `Router.route` takes."""
 
-    def __init__(self, router: RouterPort, explain_body: Callable[[str, bytes], Any]) -> None:
-        """Take the router, and what explains a body by its endpoint as the data plane would read it."""
-        self._router = router
+    def __init__(self, explain_tokens: Callable[..., Any], explain_body: Callable[[str, bytes], Any]) -> None:
+        """Take what explains token ids, and what explains a body that is meant for a path."""
+        self._explain_tokens = explain_tokens
         self._explain_body = explain_body
 
     def __call__(self, query: str, body: bytes) -> Reply:
@@ -54,7 +47,7 @@ class Explain:
         if not isinstance(tokens, list):
             raise InvalidRequest("tokens is not a list of token ids")
         try:
-            return self._router.explain(tokens, **document)
+            return self._explain_tokens(tokens, **document)
         except (TypeError, OverflowError) as error:
             raise InvalidRequest(str(error)) from None
 

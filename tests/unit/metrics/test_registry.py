@@ -35,14 +35,49 @@ ROUTER: dict[str, Any] = {
     "reported_cached_tokens": 300,
     "reported_overlap_tokens": 320,
     "open": 1,
-    "index": {"bytes": 4096},
+    "index": {
+        "bytes": 4096,
+        "max_bytes": 8192,
+        "nodes": 1,
+        "blocks": 2,
+        "pairs": 3,
+        "confirmed": 1,
+        "predicted": 2,
+        "evicted_blocks": 0,
+        "cut_blocks": 0,
+        "expired_blocks": 0,
+        "capacity_dropped": 0,
+    },
     "workers": [WORKER, {**WORKER, "name": "w2", "state": "down"}],
+}
+
+
+TIMES = {"bounds": [0.1, 1.0], "counts": [1, 0, 0], "sum_seconds": 0.05}
+PROXY: dict[str, Any] = {
+    "requests": {"chat_completions": {"2xx": 5, "4xx": 1}, "control": {"2xx": 9}},
+    "departures": {"stream": 1},
+    "retries": {"connect": 2},
+    "refusals": {"saturated": 3},
+    "ttft": TIMES,
+    "duration": TIMES,
+    "decision": TIMES,
+    "retries_denied": 0,
+    "stale_connections": 0,
+    "bytes_received": 10,
+    "bytes_sent": 20,
+    "connections": 2,
+    "connections_open": 1,
+    "requests_open": 1,
+    "worker_connects": 1,
+    "worker_connect_failures": 0,
+    "worker_reuses": 5,
+    "timeouts": 0,
 }
 
 
 def scrape(router: dict[str, Any] = ROUTER, *, approximate: bool = False) -> dict[tuple[str, str], float]:
     """Every sample of the page by name and label value."""
-    snapshot = Snapshot(router=router, proxy={}, version="1.2.3", approximate=approximate, draining=False)
+    snapshot = Snapshot(router=router, proxy=PROXY, version="1.2.3", approximate=approximate, draining=False)
     page = Metrics(lambda: snapshot).render().decode()
     return {
         (sample.name, ",".join(sample.labels.values())): sample.value
@@ -65,6 +100,8 @@ def test_the_page_says_what_the_router_counts() -> None:
         "down": 1,
         "draining": 0,
     }
+    assert page["warmroute_requests_total", "2xx,chat_completions"] == 5
+    assert page["warmroute_ttft_seconds_count", ""] == 1
     assert page["process_start_time_seconds", ""] > 0
 
 
@@ -88,7 +125,7 @@ def test_names_are_unique_and_in_the_namespace() -> None:
 
 
 def test_buckets_of_a_histogram_are_cumulated() -> None:
-    value = {"bounds": [0.1, 1.0], "counts": [2, 3, 1], "sum": 4.5}
+    value = {"bounds": [0.1, 1.0], "counts": [2, 3, 1], "sum_seconds": 4.5}
     row = Row("warmroute_x_seconds", "histogram", "X.", lambda _: [((), value)])
     samples = {
         (sample.name, sample.labels.get("le", "")): sample.value

@@ -81,7 +81,7 @@ def control(router: FakeRouter, fleet: Fleet, bodies: list[tuple[str, bytes]]) -
         bodies.append((endpoint, body))
         return explanation()
 
-    return Control(router, fleet, metrics, Explain(router, explain_body))
+    return Control(router, fleet, metrics, Explain(router.explain, explain_body))
 
 
 def up(fleet: Fleet, number: int, *models: Model) -> None:

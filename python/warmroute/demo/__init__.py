@@ -1,0 +1,44 @@
+"""The demo: the seed scenario on simulated workers, once round robin and once routed."""
+
+from pathlib import Path
+
+import uvloop
+
+from warmroute.demo import report
+from warmroute.demo.figures import Figures
+from warmroute.demo.play import Play, Settings
+from warmroute.demo.progress import Progress
+from warmroute.demo.scenario import Scenario
+
+__all__ = ["Scenario", "Settings", "run"]
+
+PLAYS = (("round robin", "round-robin"), ("routed", "priced-affinity"))
+INTERRUPTED = 130
+
+
+def run(settings: Settings, json_path: Path | None) -> int:
+    """Play both, print the figures and return the exit status; Ctrl-C ends everything that was started."""
+    progress = Progress()
+    scenario = settings.scenario
+    progress.say(
+        f"{scenario.agents} agents with system prompts of {scenario.system_tokens:,} tokens, "
+        f"{scenario.clients} clients, {scenario.workers} simulated A100 workers: "
+        f"two plays of {settings.seconds:.0f} s"
+    )
+    try:
+        figures = uvloop.run(_plays(settings, progress))
+    except KeyboardInterrupt:
+        progress.say("interrupted")
+        return INTERRUPTED
+    print(report.table(figures, scenario, settings.speed))
+    if json_path is not None:
+        report.write(json_path, figures, scenario, settings.speed)
+    return 0
+
+
+async def _plays(settings: Settings, progress: Progress) -> dict[str, Figures]:
+    figures = {}
+    for name, policy in PLAYS:
+        figures[name] = await Play(name, policy, settings, progress.update).run()
+    progress.clear()
+    return figures
