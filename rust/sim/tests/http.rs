@@ -26,6 +26,9 @@ fn a_chat_is_answered_whole() {
     let prompt = warm["usage"]["prompt_tokens"].as_u64().unwrap();
     assert_eq!(prompt, HashTokenizer.chat(body.as_bytes()).unwrap().len() as u64);
     assert_eq!(warm["usage"]["prompt_tokens_details"]["cached_tokens"], (prompt - 1) / 16 * 16);
+    let full = prompt / 16 * 16;
+    assert_eq!(cold["usage"]["prompt_tokens_details"]["created_cache_tokens"], full);
+    assert_eq!(warm["usage"]["prompt_tokens_details"]["created_cache_tokens"], full - (prompt - 1) / 16 * 16);
     assert_eq!(warm["choices"][0]["message"], cold["choices"][0]["message"], "greedy");
 }
 
@@ -131,7 +134,7 @@ fn errors_have_vllms_shape() {
         ("{}", 400, "Bad Request"),
         ("{\"prompt\": []}", 400, "BadRequestError"),
         ("{\"prompt\": [1], \"max_tokens\": 0}", 400, "BadRequestError"),
-        ("{\"prompt\": [1], \"cache_salt\": \"\"}", 400, "Bad Request"),
+        ("{\"prompt\": [1], \"cache_salt\": \"\"}", 400, "BadRequestError"),
     ] {
         let reply = client.post("/v1/completions", body);
         assert_eq!(reply.status, status, "{body}");
@@ -142,7 +145,8 @@ fn errors_have_vllms_shape() {
     assert_eq!(
         message,
         "This model's maximum context length is 64 tokens. However, your prompt contains 100 input tokens, which \
-         exceeds this limit even without any output tokens. Please reduce the length of the input prompt."
+         exceeds this limit even without any output tokens. Please reduce the length of the input prompt. \
+         (parameter=input_tokens, value=100)"
     );
     assert_eq!(client.get("/nowhere").status, 404);
     let wrong = client.get("/v1/completions");
@@ -200,6 +204,31 @@ fn a_client_that_leaves_aborts_in_every_phase() {
 }
 
 #[test]
+fn clients_that_leave_at_any_moment_leave_nothing_behind() {
+    let server = start(SimConfig { speed: 200.0, ..fast() });
+    let visit = |visit: usize| {
+        let body = json!({"prompt": vec![visit; 3000], "max_tokens": 40, "stream": visit.is_multiple_of(2)});
+        let mut client = Client::connect(&server);
+        client.send("POST", "/v1/completions", &[], &body.to_string());
+        match visit % 6 {
+            0 | 1 => {}
+            2 => drop(client.read_head()),
+            4 => drop(client.read_some(500)),
+            _ => assert_eq!(client.read().status, 200),
+        }
+    };
+    std::thread::scope(|scope| {
+        for thread in 0..8 {
+            let visit = &visit;
+            scope.spawn(move || (0..12).for_each(|number| visit(thread * 12 + number)));
+        }
+    });
+    eventually(|| server.snapshot().open_calls == 0);
+    let load = server.snapshot().load;
+    assert_eq!((load.running, load.waiting, load.used_blocks), (0, 0, 0));
+}
+
+#[test]
 fn the_other_paths_answer() {
     let config = SimConfig { loras: vec!["adapter".to_owned()], ..fast() };
     let server = start(config);
@@ -231,6 +260,7 @@ fn a_request_id_comes_back() {
     assert_eq!(reply.json()["id"], "chatcmpl-my-\"id\"");
     let [first, second] = [(); 2].map(|()| client.post("/v1/chat/completions", &body).json()["id"].clone());
     assert_ne!(first, second);
+    assert!(client.get("/health").header("x-request-id").is_some_and(|id| !id.is_empty()));
 }
 
 #[test]
@@ -340,6 +370,7 @@ fn a_stop_lets_requests_finish_or_cuts_them_off() {
     eventually(|| server.snapshot().load.running == 1);
     let addr = server.addr();
     server.stop(Duration::from_secs(60));
+    server.stop(Duration::ZERO);
     assert_eq!(client.read().json()["usage"]["completion_tokens"], 20);
     assert!(std::net::TcpStream::connect(addr).is_err(), "nobody listens any more");
 

@@ -125,8 +125,10 @@ enum Op {
 }
 
 fn op() -> impl Strategy<Value = Op> {
+    let start = (prop::collection::vec(0_u64..12, 0..4), 0_usize..5)
+        .prop_map(|(hashes, new)| Op::Start { hashes, new });
     prop_oneof![
-        4 => (prop::collection::vec(0_u64..12, 0..4), 0_usize..5).prop_map(|(hashes, new)| Op::Start { hashes, new }),
+        4 => start,
         3 => any::<usize>().prop_map(Op::Finish),
         1 => Just(Op::Clear),
     ]

@@ -68,7 +68,10 @@ fn assert_consistent(engine: &Engine) {
 proptest! {
     #![proptest_config(ProptestConfig::with_cases(256))]
     #[test]
-    fn nothing_is_lost_and_events_mirror_the_cache(ops in prop::collection::vec(op(), 1..100), blocks in 8_u32..24) {
+    fn nothing_is_lost_and_events_mirror_the_cache(
+        ops in prop::collection::vec(op(), 1..100),
+        blocks in 8_u32..24,
+    ) {
         let config = EngineConfig { max_num_batched_tokens: 16, max_num_seqs: 4, ..config(4, blocks) };
         let (mut engine, mut now) = (Engine::new(config).unwrap(), 0.0);
         let mut open: HashMap<RequestId, u32> = HashMap::new();
@@ -89,7 +92,8 @@ proptest! {
                 Op::Submit { group, shared, own, outputs, salted } => {
                     let tokens = (0..shared).map(|i| group * 1000 + i).chain((0..own).map(|i| 5000 + i));
                     let space = Arc::new(Space { salt: salted.then(|| "s".to_owned()), lora: None });
-                    let submission = Submission { prompt: tokens.collect(), output_tokens: outputs, finish: Finish::Stop, space };
+                    let (prompt, finish) = (tokens.collect(), Finish::Stop);
+                    let submission = Submission { prompt, output_tokens: outputs, finish, space };
                     if let Ok(id) = engine.submit(submission, now) {
                         open.insert(id, 0);
                     }

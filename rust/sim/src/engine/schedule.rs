@@ -358,7 +358,7 @@ impl Engine {
     }
 }
 
-/// How many of a request's tokens `from..to` lie in full blocks that this engine computed at some time before.
+/// How many of a request's tokens `from..to` lie in full blocks that this engine computed before.
 fn computed_before(request: &Request, seen: &Seen, size: usize, from: usize, to: usize) -> u32 {
     let blocks = from / size..to.div_ceil(size).min(request.hashes.len());
     let inside = |block: usize| ((block + 1) * size).min(to) - (block * size).max(from);

@@ -106,7 +106,7 @@ impl StepWork {
             + time.d2 * self.decode_context as f64
     }
 
-    /// Seconds of the step that its prefill takes: its share by tokens of the linear layers, and its attention.
+    /// Seconds of the step that its prefill takes: its share by tokens of the linear layers, and attention.
     pub(super) fn prefill_seconds(&self, time: &StepTime) -> f64 {
         self.share(time, self.prefill_tokens) + time.a2 * self.prefill_attention
     }

@@ -51,18 +51,18 @@ impl Api {
 
     /// Answers one request; dropping the future or the body it gave aborts what the request asked for.
     pub(super) async fn answer(&self, request: Request<Incoming>) -> Response<ReplyBody> {
-        let request_id = request.headers().get(REQUEST_ID).cloned();
-        let mut response = self
-            .route(request)
-            .await
-            .unwrap_or_else(|error| respond(error.status, "application/json", error.body()));
-        if let Some(id) = request_id {
+        let given = request.headers().get(REQUEST_ID).and_then(|id| id.to_str().ok()).map(str::to_owned);
+        let request_id = given.unwrap_or_else(|| self.fresh_id());
+        let answer = self.route(request, &request_id).await;
+        let mut response =
+            answer.unwrap_or_else(|error| respond(error.status, "application/json", error.body()));
+        if let Ok(id) = HeaderValue::from_str(&request_id) {
             response.headers_mut().insert(REQUEST_ID, id);
         }
         response
     }
 
-    async fn route(&self, request: Request<Incoming>) -> Answer {
+    async fn route(&self, request: Request<Incoming>, request_id: &str) -> Answer {
         let (method, path) = (request.method().clone(), request.uri().path().to_owned());
         let allowed = match path.as_str() {
             "/v1/chat/completions" | "/v1/completions" | "/tokenize" | "/reset_prefix_cache" => Method::POST,
@@ -78,8 +78,8 @@ impl Api {
             return Ok(response);
         }
         match path.as_str() {
-            "/v1/chat/completions" => self.generate(Kind::Chat, request).await,
-            "/v1/completions" => self.generate(Kind::Completion, request).await,
+            "/v1/chat/completions" => self.generate(Kind::Chat, request, request_id).await,
+            "/v1/completions" => self.generate(Kind::Completion, request, request_id).await,
             "/tokenize" => self.tokens(request).await,
             "/reset_prefix_cache" => Ok(self.reset(request.uri().query().unwrap_or_default())),
             "/health" => Ok(respond(StatusCode::OK, "text/plain", String::new())),
@@ -100,15 +100,14 @@ impl Api {
         }
     }
 
-    async fn generate(&self, kind: Kind, request: Request<Incoming>) -> Answer {
-        let request_id = request.headers().get(REQUEST_ID).and_then(|id| id.to_str().ok());
-        let request_id = request_id.map_or_else(|| self.fresh_id(), str::to_owned);
+    async fn generate(&self, kind: Kind, request: Request<Incoming>, request_id: &str) -> Answer {
         let body = self.body(request).await?;
         let mut call = Call::parse(kind, &body, &*self.tokenize, |model| self.knows(model))?;
         drop(body);
         let model = call.model.take().unwrap_or_else(|| self.config.model.clone());
         let prompts = call.prompts.iter().map(Vec::len);
-        let mut reply = Reply::new(kind, &model, &request_id, &self.vocabulary, prompts);
+        let mut reply =
+            Reply::new(kind, &model, request_id, &self.vocabulary, self.config.engine.block_size, prompts);
         reply.include_usage = call.include_usage;
         let (stream, choices) = (call.stream, call.prompts.len());
         let (ticket, tokens) = self.driver.submit(self.submissions(call, &model))?;
@@ -142,7 +141,7 @@ impl Api {
         model == self.config.model || self.config.loras.iter().any(|lora| lora == model)
     }
 
-    /// A name for a call that brought none.
+    /// A name for a request that brought none.
     fn fresh_id(&self) -> String {
         format!("{:x}-{:x}", self.started, self.calls.fetch_add(1, Ordering::Relaxed))
     }
@@ -152,8 +151,8 @@ impl Api {
         let fields = Fields::parse(&body)?;
         let tokens = match fields.raw("prompt") {
             Some(raw) if fields.raw("messages").is_none() => {
-                let text: String =
-                    serde_json::from_str(raw).map_err(|error| ApiError::field("prompt", error))?;
+                let text: String = serde_json::from_str(raw)
+                    .map_err(|error| ApiError::invalid("type_error", "prompt", error))?;
                 self.tokenize.text(&text)
             }
             _ => self.tokenize.chat(&body),

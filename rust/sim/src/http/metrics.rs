@@ -159,6 +159,7 @@ fn cache_config(page: &mut Page, config: &EngineConfig) {
     let _written = writeln!(
         page.out,
         "{name}{{block_size=\"{size}\",cache_dtype=\"auto\",enable_prefix_caching=\"True\",engine=\"0\",\
-         kv_cache_size_tokens=\"{tokens}\",num_gpu_blocks=\"{blocks}\",prefix_caching_hash_algo=\"sha256\"}} 1.0"
+         kv_cache_size_tokens=\"{tokens}\",num_gpu_blocks=\"{blocks}\",\
+         prefix_caching_hash_algo=\"sha256\"}} 1.0"
     );
 }

@@ -20,7 +20,7 @@ impl<'a> Fields<'a> {
     /// The field's value; none where it is missing or null.
     fn get<T: Deserialize<'a>>(&self, name: &'static str) -> Result<Option<T>, ApiError> {
         let Some(raw) = self.raw(name) else { return Ok(None) };
-        serde_json::from_str(raw).map(Some).map_err(|error| ApiError::field(name, error))
+        serde_json::from_str(raw).map(Some).map_err(|error| ApiError::invalid("type_error", name, error))
     }
 
     pub(super) fn raw(&self, name: &str) -> Option<&'a str> {
@@ -67,7 +67,8 @@ impl Call {
         }
         let salt: Option<String> = fields.get("cache_salt")?;
         if salt.as_deref() == Some("") {
-            return Err(ApiError::field("cache_salt", "must be a non-empty string if provided"));
+            let problem = "Parameter 'cache_salt' must be a non-empty string if provided.";
+            return Err(ApiError::parameter("cache_salt", None, problem));
         }
         if let Some(n) = fields.get::<i64>("n")?.filter(|&n| n != 1) {
             return Err(ApiError::bad_request(format!(
@@ -103,9 +104,7 @@ fn max_tokens(kind: Kind, fields: &Fields<'_>) -> Result<Option<u32>, ApiError> 
         Kind::Completion => fields.get("max_tokens")?.or(Some(16)),
     };
     match limit {
-        Some(limit) if limit < 1 => {
-            Err(ApiError::bad_request(format!("max_tokens must be at least 1, got {limit}.")))
-        }
+        Some(limit) if limit < 1 => Err(ApiError::no_output(limit)),
         limit => Ok(limit.map(|limit| u32::try_from(limit).unwrap_or(u32::MAX))),
     }
 }
@@ -118,11 +117,11 @@ fn prompts(
 ) -> Result<Vec<Vec<u32>>, ApiError> {
     if kind == Kind::Chat {
         if fields.raw("messages").is_none() {
-            return Err(ApiError::field("messages", "Field required"));
+            return Err(ApiError::missing("messages"));
         }
         return Ok(vec![tokenize.chat(body).map_err(ApiError::bad_request)?]);
     }
-    let Some(raw) = fields.raw("prompt") else { return Err(ApiError::field("prompt", "Field required")) };
+    let Some(raw) = fields.raw("prompt") else { return Err(ApiError::missing("prompt")) };
     let encode = |text: String| tokenize.text(&text).map_err(ApiError::bad_request);
     let prompts: Vec<Vec<u32>> = match PromptKind::of(raw) {
         PromptKind::Text => vec![encode(parsed(raw)?)?],
@@ -131,7 +130,7 @@ fn prompts(
         PromptKind::IdLists => parsed(raw)?,
     };
     if prompts.is_empty() || prompts.iter().any(Vec::is_empty) {
-        return Err(ApiError::bad_request("The prompt has no token."));
+        return Err(ApiError::bad_request("You must pass at least one prompt"));
     }
     Ok(prompts)
 }
@@ -156,7 +155,7 @@ impl PromptKind {
 }
 
 fn parsed<'a, T: Deserialize<'a>>(raw: &'a str) -> Result<T, ApiError> {
-    serde_json::from_str(raw).map_err(|error| ApiError::field("prompt", error))
+    serde_json::from_str(raw).map_err(|error| ApiError::invalid("type_error", "prompt", error))
 }
 
 #[cfg(test)]
@@ -223,6 +222,12 @@ mod tests {
             body(parse(Kind::Chat, "{\"model\":\"other\",\"messages\":[]}")),
             "{\"error\":{\"code\":404,\"message\":\"The model `other` does not exist.\",\"param\":\"model\",\
              \"type\":\"NotFoundError\"}}"
+        );
+        assert_eq!(
+            body(parse(Kind::Chat, "{\"model\":\"sim\"}")),
+            "{\"error\":{\"code\":400,\"message\":\"1 validation error:\\n  {'type': 'missing', \
+             'loc': 'body.messages', 'msg': 'Field required'}\",\"param\":\"body.messages\",\
+             \"type\":\"Bad Request\"}}"
         );
         for wrong in ["", "{", "[]", "null", "{\"messages\": [}", "{}", "{\"messages\": null}"] {
             assert!(body(parse(Kind::Chat, wrong)).contains("\"code\":400"), "{wrong}");

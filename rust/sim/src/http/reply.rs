@@ -18,6 +18,7 @@ pub(super) struct Reply {
     model: String,
     created: u64,
     vocabulary: Arc<Vocabulary>,
+    block_size: u64,
     /// The start of every chunk, up to the choice's number.
     chunk_head: String,
     usage: Usage,
@@ -31,6 +32,8 @@ struct Usage {
     prompt: usize,
     completion: usize,
     cached: u64,
+    /// Of a chat: prompt tokens in full blocks that were not in the cache before.
+    created: Option<u64>,
 }
 
 impl Usage {
@@ -39,18 +42,22 @@ impl Usage {
             "prompt_tokens": self.prompt,
             "total_tokens": self.prompt + self.completion,
             "completion_tokens": self.completion,
-            "prompt_tokens_details": {"cached_tokens": self.cached},
+            "prompt_tokens_details": {
+                "cached_tokens": self.cached, "created_cache_tokens": self.created, "multimodal_tokens": null,
+            },
+            "completion_tokens_details": null,
         })
     }
 }
 
 impl Reply {
-    /// A reply for a call of these prompt lengths; `request_id` is the client's own name for it.
+    /// A reply for a call of these prompt lengths, which `request_id` names.
     pub(super) fn new(
         kind: Kind,
         model: &str,
         request_id: &str,
         vocabulary: &Arc<Vocabulary>,
+        block_size: u32,
         prompts: impl ExactSizeIterator<Item = usize>,
     ) -> Reply {
         let (prefix, object) = match kind {
@@ -70,6 +77,7 @@ impl Reply {
             model: model.to_owned(),
             created,
             vocabulary: Arc::clone(vocabulary),
+            block_size: u64::from(block_size),
             chunk_head,
             usage: Usage { prompt: prompts.sum(), ..Usage::default() },
             include_usage: false,
@@ -82,6 +90,8 @@ impl Reply {
         self.usage.completion += 1;
         if token.emitted.index == 0 {
             self.usage.cached += u64::from(token.emitted.cached_tokens);
+            let full = self.usage.prompt as u64 / self.block_size * self.block_size;
+            self.usage.created = (self.kind == Kind::Chat).then(|| full.saturating_sub(self.usage.cached));
         }
         self.unfinished -= usize::from(token.emitted.finished.is_some());
         self.unfinished == 0
@@ -111,7 +121,8 @@ impl Reply {
         self.write_choice(out, |out| {
             write!(
                 out,
-                "{{\"index\":{choice},{}{text}{},\"logprobs\":null,\"finish_reason\":{finish},\"stop_reason\":null}}",
+                "{{\"index\":{choice},{}{text}{},\"logprobs\":null,\"finish_reason\":{finish},\
+                 \"stop_reason\":null,\"token_ids\":null}}",
                 delta.0, delta.1
             )
         });
@@ -145,7 +156,7 @@ impl Reply {
         json!({
             "id": self.id, "object": object, "created": self.created, "model": self.model, "choices": choices,
             "service_tier": null, "system_fingerprint": null, "usage": self.usage.json(),
-            "prompt_logprobs": null, "prompt_token_ids": null, "kv_transfer_params": null,
+            "prompt_logprobs": null, "prompt_token_ids": null, "kv_transfer_params": null, "metrics": null,
         })
         .to_string()
     }
@@ -158,12 +169,20 @@ impl Reply {
             Finish::Length => "length",
         });
         let (name, content) = match self.kind {
-            Kind::Chat => ("message", json!({"role": "assistant", "content": text, "tool_calls": []})),
+            Kind::Chat => ("message", message(&text)),
             Kind::Completion => ("text", json!(text)),
         };
-        let mut choice =
-            json!({"index": index, "logprobs": null, "finish_reason": finish, "stop_reason": null});
+        let mut choice = json!({
+            "index": index, "logprobs": null, "finish_reason": finish, "stop_reason": null, "token_ids": null,
+        });
         choice[name] = content;
         choice
     }
+}
+
+fn message(text: &str) -> Value {
+    json!({
+        "role": "assistant", "content": text, "refusal": null, "annotations": null, "audio": null,
+        "function_call": null, "reasoning": null,
+    })
 }

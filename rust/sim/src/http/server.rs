@@ -11,6 +11,7 @@ use hyper::server::conn::http1;
 use hyper::service::service_fn;
 use hyper_util::rt::{TokioIo, TokioTimer};
 use hyper_util::server::graceful::GracefulShutdown;
+use parking_lot::Mutex;
 use tokio::net::TcpStream;
 use tokio::sync::watch;
 
@@ -27,7 +28,7 @@ pub struct SimServer {
     driver: Arc<Driver>,
     /// How long to wait for requests under way, once it is time to stop.
     stop: watch::Sender<Option<Duration>>,
-    thread: Option<JoinHandle<()>>,
+    thread: Mutex<Option<JoinHandle<()>>>,
 }
 
 impl SimServer {
@@ -55,7 +56,7 @@ impl SimServer {
             .name(format!("sim-{}", addr.port()))
             .spawn(move || runtime.block_on(serve(listener, api, stopped)))
             .map_err(StartError::Runtime)?;
-        Ok(SimServer { addr, driver, stop, thread: Some(thread) })
+        Ok(SimServer { addr, driver, stop, thread: Mutex::new(Some(thread)) })
     }
 
     /// Where it listens.
@@ -79,13 +80,10 @@ impl SimServer {
         self.driver.kv_log.as_ref().map_or_else(Vec::new, |log| log.replay(from))
     }
 
-    /// Takes no more connections, waits up to `grace` for the requests under way, and ends.
-    pub fn stop(mut self, grace: Duration) {
-        self.end(grace);
-    }
-
-    fn end(&mut self, grace: Duration) {
-        let Some(thread) = self.thread.take() else { return };
+    /// Takes no more connections, waits up to `grace` for the requests under way, and ends. Stopping what
+    /// has stopped does nothing.
+    pub fn stop(&self, grace: Duration) {
+        let Some(thread) = self.thread.lock().take() else { return };
         // The thread has ended already if nobody listens; a panic in it was reported by the runtime.
         let _listens = self.stop.send(Some(grace));
         let _ended = thread.join();
@@ -94,7 +92,7 @@ impl SimServer {
 
 impl Drop for SimServer {
     fn drop(&mut self) {
-        self.end(Duration::ZERO);
+        self.stop(Duration::ZERO);
     }
 }
 

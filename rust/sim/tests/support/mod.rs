@@ -104,6 +104,13 @@ impl Client {
         self.read_chunks()
     }
 
+    /// The first `bytes` bytes of what comes.
+    pub(crate) fn read_some(&mut self, bytes: usize) -> Vec<u8> {
+        let mut some = vec![0; bytes];
+        self.0.read_exact(&mut some).unwrap();
+        some
+    }
+
     /// What comes until the server closes the connection.
     pub(crate) fn read_until_closed(&mut self) -> String {
         let mut rest = String::new();
