@@ -5,9 +5,11 @@ mod content;
 mod message;
 mod tools;
 
+use std::borrow::Cow;
+
 use minijinja::Value;
 
-use crate::json::{Cursor, to_value};
+use crate::json::{Cursor, to_value, unescape};
 use crate::template::{ChatTemplate, ContentFormat};
 use crate::{Body, Refused};
 
@@ -68,33 +70,37 @@ const RESERVED: [&str; 13] = [
 
 /// Adds one of the request's own variables; one that is null or "auto" counts as not given, and what the
 /// request says in a field of its own comes first.
-fn add_keyword(name: String, raw: &str, variables: &mut Vec<(String, Value)>) -> Result<(), Refused> {
-    if RESERVED.contains(&name.as_str()) {
+fn add_keyword(name: Cow<'_, str>, raw: &str, variables: &mut Vec<(String, Value)>) -> Result<(), Refused> {
+    if RESERVED.contains(&&*name) {
         return Err(Refused::new("chat_template_kwargs gives an argument of the renderer"));
     }
     let given = raw != "null" && raw != "\"auto\"";
     if given && !variables.iter().any(|(known, _)| *known == name) {
-        variables.push((name, to_value(raw)?));
+        variables.push((name.into_owned(), to_value(raw)?));
     }
     Ok(())
 }
 
 /// The members of one object, names unescaped and values raw; of a repeated name the last counts.
-struct Members<'a>(Vec<(String, &'a str)>);
+struct Members<'a>(Vec<(Cow<'a, str>, &'a str)>);
+
+/// Members of an object that are looked through one by one; requests have about ten.
+const MAX_MEMBERS: usize = 64;
 
 impl<'a> Members<'a> {
     fn of(raw: &'a str) -> Result<Members<'a>, Refused> {
         const NOT_AN_OBJECT: Refused = Refused::new("something that should be an object is not");
         let mut cursor = Cursor::new(raw);
         cursor.enter(b'{', "an object").map_err(|_| NOT_AN_OBJECT)?;
-        let mut members: Vec<(String, &str)> = Vec::new();
-        let mut first = true;
-        while let Some((key, value)) = cursor.member(first).map_err(|_| NOT_AN_OBJECT)? {
-            first = false;
-            let name = crate::json::unescape(&format!("\"{key}\"")).ok_or(NOT_AN_OBJECT)?.into_owned();
-            match members.iter_mut().find(|(known, _)| *known == name) {
-                Some(member) => member.1 = value,
-                None => members.push((name, value)),
+        let mut members: Vec<(Cow<'_, str>, &str)> = Vec::new();
+        while let Some((key, value)) = cursor.member(members.is_empty()).map_err(|_| NOT_AN_OBJECT)? {
+            let name = unescape(key).ok_or(NOT_AN_OBJECT)?;
+            if let Some(member) = members.iter_mut().find(|(known, _)| *known == name) {
+                member.1 = value;
+            } else if members.len() < MAX_MEMBERS {
+                members.push((name, value));
+            } else {
+                return Err(Refused::new("an object has too many members"));
             }
         }
         Ok(Members(members))
@@ -112,7 +118,7 @@ impl<'a> Members<'a> {
 }
 
 impl<'a> IntoIterator for Members<'a> {
-    type Item = (String, &'a str);
+    type Item = (Cow<'a, str>, &'a str);
     type IntoIter = std::vec::IntoIter<Self::Item>;
 
     fn into_iter(self) -> Self::IntoIter {

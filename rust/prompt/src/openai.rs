@@ -104,17 +104,11 @@ impl<'a> Fields<'a> {
         })
     }
 
-    fn set(&mut self, key: &str, value: &'a str) {
-        let unescaped = if key.contains('\\') { unescape_key(key) } else { None };
-        if let Some(slot) = self.slot(unescaped.as_deref().unwrap_or(key)) {
+    fn set(&mut self, key: &'a str, value: &'a str) {
+        if let Some(slot) = unescape(key).and_then(|name| self.slot(&name)) {
             *slot = (value != "null").then_some(value);
         }
     }
-}
-
-/// A name written with escapes, such as `mod\u0065l`.
-fn unescape_key(key: &str) -> Option<String> {
-    unescape(&format!("\"{key}\"")).map(Cow::into_owned)
 }
 
 impl<'a> Body<'a> {

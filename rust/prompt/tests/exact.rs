@@ -4,6 +4,7 @@
 
 use std::path::{Path, PathBuf};
 use std::sync::LazyLock;
+use std::time::Instant;
 
 use proptest::prelude::*;
 use serde_json::{Value, json};
@@ -77,6 +78,27 @@ fn what_cannot_be_exact_is_text() {
     let raw = br#"{"messages": [{"role": "user", "content": "\ud800"}]}"#;
     let body = Body::parse(Endpoint::ChatCompletions, raw).unwrap();
     assert_eq!(PROMPTER.read(&body).unwrap().rung(), Rung::Text);
+}
+
+#[test]
+fn hostile_chats_cost_no_more_than_their_bytes() {
+    let member = |n: usize| (0..n).map(|i| format!("\"{i}\":1,")).collect::<String>();
+    let keys = member(500_000);
+    for body in [
+        format!(r#"{{"messages": [{{{keys}"role": "user", "content": "x"}}]}}"#),
+        format!(
+            r#"{{"messages": [{{"role": "user", "content": "x"}}], "chat_template_kwargs": {{{keys}"a": 1}}}}"#
+        ),
+        format!(r#"{{"messages": [{{"role": "user", "content": [{}7]}}]}}"#, "[],".repeat(1_000_000)),
+        format!(r#"{{"messages": [{}7]}}"#, "{},".repeat(1_000_000)),
+        format!(r#"{{"messages": [{{"role": "user", "content": "{}"}}]}}"#, "\\u00e9".repeat(500_000)),
+        format!(r#"{{"messages": [{}]}}"#, "[".repeat(5_000) + &"]".repeat(5_000)),
+    ] {
+        let start = Instant::now();
+        let body = Body::parse(Endpoint::ChatCompletions, body.as_bytes()).unwrap();
+        let _rung = PROMPTER.read(&body).unwrap().rung();
+        assert!(start.elapsed().as_secs() < 10);
+    }
 }
 
 #[test]

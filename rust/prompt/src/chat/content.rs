@@ -98,7 +98,7 @@ fn part(raw: &str) -> Result<Option<Part<'_>>, Refused> {
         _ => return Err(Refused::new("a message has media, or a part of an unknown type")),
     };
     let known = ["type", field, "cache_control"];
-    if members.0.iter().any(|(name, _)| !known.contains(&name.as_str())) {
+    if members.0.iter().any(|(name, _)| !known.contains(&&**name)) {
         return Err(Refused::new("a part of a message has a field that is not known here"));
     }
     match members.given(field) {

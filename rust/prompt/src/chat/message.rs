@@ -122,7 +122,7 @@ fn tool_call(raw: &str) -> Result<Value, Refused> {
 fn ordered(members: Members<'_>, known: &[&str]) -> Result<Vec<(String, Value)>, Refused> {
     let mut members: Vec<_> = members.into_iter().collect();
     members.sort_by_key(|(name, _)| known.iter().position(|known| known == name).unwrap_or(known.len()));
-    members.into_iter().map(|(name, raw)| Ok((name, to_value(raw)?))).collect()
+    members.into_iter().map(|(name, raw)| Ok((name.into_owned(), to_value(raw)?))).collect()
 }
 
 fn arguments(raw: Option<&str>) -> Result<Value, Refused> {

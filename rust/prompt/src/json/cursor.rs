@@ -41,12 +41,12 @@ impl<'a> Cursor<'a> {
         Ok(())
     }
 
-    /// The next member of the object that was entered, as raw key (without quotes) and raw value.
+    /// The next member of the object that was entered, as raw name (with quotes) and raw value.
     ///
     /// `first` is true for the first call after [`Cursor::enter`]. `None` is the object's end, passed.
     pub(crate) fn member(&mut self, first: bool) -> Result<Option<(&'a str, &'a str)>, PromptError> {
         let Some(key) = self.key(first)? else { return Ok(None) };
-        Ok(Some((&key[1..key.len() - 1], self.value()?)))
+        Ok(Some((key, self.value()?)))
     }
 
     /// The next element of the array that was entered, raw; as [`Cursor::member`] otherwise.
