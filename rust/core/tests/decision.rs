@@ -1,5 +1,7 @@
 //! Decisions under bursts, spills and refusals.
 
+#![allow(clippy::unwrap_used, clippy::panic, reason = "a test fails by panicking")]
+
 use std::time::Duration;
 
 use warmroute_core::block::Namespace;

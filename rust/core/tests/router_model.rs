@@ -1,5 +1,7 @@
 //! The router against a slow, obvious model: sets of blocks by worker, loads summed from scratch.
 
+#![allow(clippy::unwrap_used, clippy::panic, reason = "a test fails by panicking")]
+
 use std::collections::{HashMap, HashSet};
 use std::time::Duration;
 
