@@ -97,10 +97,10 @@ impl Refusal {
             RefusalKind::PromptTooLong => ("invalid_request_error", Some("context_length_exceeded")),
             RefusalKind::UnknownModel => ("invalid_request_error", Some("model_not_found")),
             RefusalKind::Saturated => ("rate_limit_error", Some("saturated")),
-            RefusalKind::NoWorker => ("server_error", Some("no_worker")),
+            RefusalKind::NoWorker => ("server_error", Some("no_eligible_worker")),
             RefusalKind::ControlBusy => ("server_error", Some("busy")),
             RefusalKind::WorkerUnreachable => ("server_error", Some("worker_unreachable")),
-            RefusalKind::WorkerGarbage => ("server_error", Some("worker_reply_invalid")),
+            RefusalKind::WorkerGarbage => ("server_error", Some("worker_reply")),
             RefusalKind::WorkerTimeout => ("server_error", Some("worker_timeout")),
         };
         json!({"message": self.message, "type": kind, "param": self.param, "code": code})
