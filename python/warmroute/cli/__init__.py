@@ -1,5 +1,6 @@
 """The command line of warmroute."""
 
+import os
 import sys
 from collections.abc import Sequence
 
@@ -18,6 +19,9 @@ def main(arguments: Sequence[str] | None = None) -> int:
     for register in commands.ALL:
         register(subparsers)
     parsed = parser.parse_args(arguments)
+    # The data plane has a thread a core: a tokenizer that spreads one prompt over threads of its own, which
+    # spin for more, takes the processor from other requests.
+    os.environ.setdefault("FASTOKENS_BPE_THREADS", "1")
     try:
         status: int = parsed.run(parsed)
     except ConfigError as error:
