@@ -1,9 +1,11 @@
 //! One serving thread: its listener, and the life of each connection.
 
+use std::future::poll_fn;
 use std::io;
 use std::net::SocketAddr;
 use std::pin::pin;
 use std::rc::Rc;
+use std::task::Poll;
 use std::time::{Duration, Instant};
 
 use hyper::server::conn::http1::Builder;
@@ -17,7 +19,7 @@ use tokio::time::MissedTickBehavior;
 
 use crate::serve::serve;
 use crate::shard::{SWEEP_MS, Shard};
-use crate::socket::Stream;
+use crate::socket::{Client, Stream};
 
 /// Connections that wait in the kernel until they are accepted.
 const BACKLOG: i32 = 1024;
@@ -51,25 +53,27 @@ pub(crate) fn listen(address: SocketAddr) -> io::Result<std::net::TcpListener> {
     Ok(socket.into())
 }
 
-/// Serves `listener` until it is told to stop, or has drained.
+/// Serves `listener` until it is told to stop, or has drained; true where every connection ended by itself.
 pub(crate) fn run(
     shard: Shard,
     listener: std::net::TcpListener,
     orders: watch::Receiver<Order>,
-) -> io::Result<()> {
+) -> io::Result<bool> {
     let runtime = tokio::runtime::Builder::new_current_thread()
         .enable_io()
         .enable_time()
-        .max_blocking_threads(shard.config().control_threads as usize)
+        .max_blocking_threads((shard.config().control_threads + shard.config().encode_threads) as usize)
         .thread_name("warmroute-control")
         .build()?;
     let result = LocalSet::new().block_on(&runtime, async move {
         let listener = TcpListener::from_std(listener)?;
         let shard = Rc::new(shard);
         tokio::task::spawn_local(sweep(Rc::clone(&shard)));
-        accept(&shard, listener, orders.clone()).await;
+        let mut orders = orders;
+        accept(&shard, &listener, orders.clone()).await;
+        accept_rest(&shard, listener, &mut orders).await;
         finish(&shard, orders).await;
-        Ok(())
+        Ok(shard.open() == 0)
     });
     // A control call that never comes back must not hold up the end.
     runtime.shutdown_background();
@@ -86,10 +90,10 @@ async fn sweep(shard: Rc<Shard>) {
 }
 
 /// Takes connections until the order changes.
-async fn accept(shard: &Rc<Shard>, listener: TcpListener, orders: watch::Receiver<Order>) {
+async fn accept(shard: &Rc<Shard>, listener: &TcpListener, orders: watch::Receiver<Order>) {
     let config = shard.config();
-    let most = (config.max_connections as usize).div_ceil(config.thread_count());
     let mut changed = orders.clone();
+    let most = (config.max_connections as usize).div_ceil(config.thread_count());
     loop {
         let connection = tokio::select! {
             biased;
@@ -98,7 +102,7 @@ async fn accept(shard: &Rc<Shard>, listener: TcpListener, orders: watch::Receive
             () = tokio::time::sleep(ACCEPT_PAUSE), if shard.open() >= most => continue,
         };
         match connection {
-            Ok((socket, _)) => start(shard, socket, orders.clone()),
+            Ok((socket, _)) => start(shard, socket, orders.clone(), false),
             // One client's failure is no reason to stop; a lack of files or memory passes.
             Err(error) if is_clients(&error) => {}
             Err(_) => tokio::time::sleep(ACCEPT_PAUSE).await,
@@ -111,29 +115,45 @@ fn is_clients(error: &io::Error) -> bool {
     matches!(error.kind(), ConnectionAborted | ConnectionRefused | ConnectionReset)
 }
 
-fn start(shard: &Rc<Shard>, socket: TcpStream, orders: watch::Receiver<Order>) {
+/// Takes the connections that the kernel has completed already: their clients would see them reset.
+async fn accept_rest(shard: &Rc<Shard>, listener: TcpListener, orders: &mut watch::Receiver<Order>) {
+    // Seen: a connection that is taken during a drain is told by `last` that its first request is its last.
+    orders.mark_unchanged();
+    while let Poll::Ready(Ok((socket, _))) = poll_fn(|cx| Poll::Ready(listener.poll_accept(cx))).await {
+        start(shard, socket, orders.clone(), true);
+    }
+}
+
+fn start(shard: &Rc<Shard>, socket: TcpStream, orders: watch::Receiver<Order>, last: bool) {
     // Without it a small last chunk would wait for the acknowledgement of the one before.
     if socket.set_nodelay(true).is_err() {
         return;
     }
     let shard = Rc::clone(shard);
-    tokio::task::spawn_local(async move {
-        let (key, client) = shard.enter(socket);
-        connection(&shard, &client, orders).await;
-        shard.leave(key);
-    });
+    let (key, client) = shard.enter(socket, last);
+    let guest = Guest { shard, key };
+    tokio::task::spawn_local(async move { connection(&guest.shard, &client, orders).await });
+}
+
+/// A connection in the shard's list, for as long as it is served.
+struct Guest {
+    shard: Rc<Shard>,
+    key: u64,
+}
+
+impl Drop for Guest {
+    fn drop(&mut self) {
+        self.shard.leave(self.key);
+    }
 }
 
 /// Serves one connection until either side ends it.
-async fn connection(
-    shard: &Rc<Shard>,
-    client: &Rc<crate::socket::Client>,
-    mut orders: watch::Receiver<Order>,
-) {
+async fn connection(shard: &Rc<Shard>, client: &Rc<Client>, mut orders: watch::Receiver<Order>) {
     let service = service_fn(|request| serve(Rc::clone(shard), Rc::clone(client), request));
     let stream = TokioIo::new(Stream(Rc::clone(client)));
     let mut serving = pin!(
         Builder::new()
+            .keep_alive(!client.is_last())
             .max_headers(MAX_HEADERS)
             .max_header_size(MAX_HEAD_BYTES)
             .serve_connection(stream, service)
@@ -142,7 +162,12 @@ async fn connection(
     loop {
         tokio::select! {
             biased;
-            _ = serving.as_mut() => return,
+            result = serving.as_mut() => {
+                if client.is_unread() || result.is_err_and(|error| error.is_parse()) {
+                    client.drain().await;
+                }
+                return;
+            }
             // Dropping what serves it drops the request, and with it the connection to the worker.
             () = client.departed() => return,
             () = client.expired() => return,

@@ -16,6 +16,8 @@ warmroute_core::options! {
         max_connections: u32 = 16_384, Int(1, 1_000_000), "";
         /// The longest request body; a longer one is refused with 413.
         body_limit_bytes: u64 = 64 << 20, Int(1 << 10, 1 << 32), "bytes";
+        /// Request bodies that are held at once, in each thread; beyond it requests are refused with 503.
+        held_bodies_bytes: u64 = 1 << 30, Int(1 << 20, 1 << 40), "bytes";
         /// How long a client may take for the head of a request, from its first byte on.
         head_timeout_ms: u64 = 10_000, Int(10, DAY_MS), "ms";
         /// The longest pause of a client inside a request body.
@@ -38,6 +40,8 @@ warmroute_core::options! {
         retry_share: f64 = 0.1, Float(0.0, 1.0), "";
         /// Retries a second that are allowed in any case.
         retry_floor: f64 = 1.0, Float(0.0, 10_000.0), "1/s";
+        /// Threads of each serving thread that encode long prompts, where there is a tokenizer.
+        encode_threads: u32 = 2, Int(1, 64), "";
         /// Threads of each serving thread for what is not forwarded: metrics, health, the list of models.
         control_threads: u32 = 2, Int(1, 64), "";
         /// Such requests that may wait at each serving thread; more are refused with 503.

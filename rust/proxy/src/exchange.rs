@@ -4,8 +4,8 @@ use std::rc::Rc;
 use std::time::Instant;
 
 use warmroute_core::load::ledger::Outcome;
-use warmroute_core::router::Lease;
 
+use crate::route::Booking;
 use crate::shard::Shard;
 use crate::socket::{Client, State};
 use crate::stats::{Ending, Kind, Phase};
@@ -18,7 +18,7 @@ pub(crate) struct Exchange {
     kind: Kind,
     pub(crate) started: Instant,
     phase: Phase,
-    lease: Option<Lease>,
+    booking: Option<Booking>,
     ended: bool,
 }
 
@@ -32,7 +32,7 @@ impl Exchange {
             kind,
             started: Instant::now(),
             phase: Phase::Body,
-            lease: None,
+            booking: None,
             ended: false,
         }
     }
@@ -45,48 +45,58 @@ impl Exchange {
         self.phase = phase;
     }
 
-    /// A worker was booked. An earlier booking is closed as failed.
-    pub(crate) fn book(&mut self, lease: Lease) {
-        self.release(Outcome::Failed);
-        self.lease = Some(lease);
+    /// A worker was booked.
+    pub(crate) fn book(&mut self, booking: Booking) {
+        self.booking = Some(booking);
     }
 
-    /// Closes the booking of a worker that failed.
+    /// Closes the booking, where there is one.
     pub(crate) fn release(&mut self, outcome: Outcome) {
-        if let Some(mut lease) = self.lease.take() {
-            lease.close(outcome);
+        if let Some(booking) = self.booking.take() {
+            booking.close(outcome);
         }
     }
 
-    /// The first byte of a streamed reply came.
+    /// The first byte of a reply came; only a streamed one tells when the first token came.
     pub(crate) fn first_byte(&mut self, streamed: bool) {
         self.phase = Phase::Stream;
         if streamed {
             let now = Instant::now();
             self.shard.stats.ttft.observe(now - self.started);
-            if let Some(lease) = &self.lease {
-                lease.first_token(self.shard.shared.router.time(now));
+            if let Some(booking) = &self.booking {
+                booking.lease().first_token(self.shard.shared.router.time(now));
             }
         }
     }
 
     /// The reply has `output_tokens` tokens so far.
     pub(crate) fn progress(&self, output_tokens: u32) {
-        if let Some(lease) = &self.lease {
-            lease.progress(output_tokens);
+        if let Some(booking) = &self.booking {
+            booking.lease().progress(output_tokens);
         }
     }
 
     /// The worker says how many tokens there were.
     pub(crate) fn usage(&self, usage: Usage) {
-        if let Some(lease) = &self.lease {
+        if let Some(booking) = &self.booking {
             if let Some(tokens) = usage.output_tokens {
-                lease.progress(tokens);
+                booking.lease().progress(tokens);
             }
             if let Some(tokens) = usage.cached_tokens {
-                lease.cached_tokens(tokens);
+                booking.lease().cached_tokens(tokens);
             }
         }
+    }
+
+    /// The rest of the request will not be read.
+    pub(crate) fn leave_unread(&self) {
+        self.client.leave_unread();
+    }
+
+    /// A reply of unknown length cannot be completed. The client of HTTP/1.0 would take its end for the end of
+    /// the reply, so that the connection is reset.
+    pub(crate) fn cut(&self) {
+        self.client.reset_on_close();
     }
 
     /// The reply is over.

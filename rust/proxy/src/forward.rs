@@ -2,6 +2,8 @@
 
 use std::future::poll_fn;
 use std::rc::Rc;
+use std::sync::Arc;
+use std::task::Poll;
 use std::time::{Duration, Instant};
 
 use bytes::Bytes;
@@ -9,10 +11,12 @@ use http::request::Parts;
 use http::{HeaderValue, Request, Response, StatusCode, Version, header};
 use http_body_util::Full;
 use hyper::body::Incoming;
+use warmroute_core::fleet::{Worker, WorkerState};
 use warmroute_core::ids::WorkerId;
 use warmroute_core::load::ledger::Outcome;
 use warmroute_prompt::{Endpoint, Rung};
 
+use crate::body::Held;
 use crate::exchange::Exchange;
 use crate::headers;
 use crate::refusal::Refusal;
@@ -29,6 +33,9 @@ const STALE_WITHIN: Duration = Duration::from_secs(1);
 pub(crate) struct Ask {
     pub(crate) head: Parts,
     pub(crate) body: Bytes,
+    /// The room that the body takes.
+    #[expect(dead_code, reason = "it is given back when the request is dropped")]
+    pub(crate) held: Held,
     pub(crate) endpoint: Option<Endpoint>,
     pub(crate) id: HeaderValue,
 }
@@ -57,14 +64,15 @@ pub(crate) async fn forward(
 ) -> Result<Response<Reply>, (Refusal, Exchange)> {
     exchange.enter(Phase::Head);
     let shard = Rc::clone(&exchange.shard);
-    let routed = match route(&shard, ask.endpoint, &ask.head.headers, &ask.body, &[]) {
+    let routed = match route(&shard, ask.endpoint, &ask.head.headers, &ask.body, &[]).await {
         Ok(routed) => routed,
         Err(refusal) => return Err((refusal, exchange)),
     };
-    let tried = [routed.lease.decision().worker.id];
+    let tried = [routed.booking.decision().worker.id];
     let mut result = attempt(&shard, &ask, &mut exchange, routed).await;
     if let Some(reason) = wants_retry(&result)
-        && let Some(routed) = other(&shard, &ask, &tried)
+        && may_retry(&shard, &tried)
+        && let Ok(routed) = route(&shard, ask.endpoint, &ask.head.headers, &ask.body, &tried).await
     {
         shard.stats.retries[reason as usize].one();
         exchange.release(Outcome::Failed);
@@ -90,18 +98,19 @@ fn wants_retry(result: &Result<Answer, Failure>) -> Option<RetryReason> {
     }
 }
 
-/// Another worker for `ask`, where there is one and the budget allows it.
-fn other(shard: &Shard, ask: &Ask, tried: &[WorkerId]) -> Option<Routed> {
-    if !shard.config().retries {
-        return None;
+/// Whether there is a worker beside those `tried`, and the budget has a retry.
+fn may_retry(shard: &Shard, tried: &[WorkerId]) -> bool {
+    let untried = |(worker, state): (&Arc<Worker>, WorkerState)| {
+        state == WorkerState::Ready && !tried.contains(&worker.id)
+    };
+    if !shard.config().retries || !shard.shared.router.lock().fleet().iter().any(untried) {
+        return false;
     }
-    let mut routed = route(shard, ask.endpoint, &ask.head.headers, &ask.body, tried).ok()?;
-    if shard.shared.take_retry() {
-        return Some(routed);
+    let allowed = shard.shared.take_retry();
+    if !allowed {
+        shard.stats.retries_denied.one();
     }
-    shard.stats.retries_denied.one();
-    routed.lease.close(Outcome::Cancelled);
-    None
+    allowed
 }
 
 /// Sends `ask` to the worker that was booked.
@@ -111,18 +120,18 @@ async fn attempt(
     exchange: &mut Exchange,
     routed: Routed,
 ) -> Result<Answer, Failure> {
-    let decision = routed.lease.decision();
-    let worker = std::sync::Arc::clone(&decision.worker);
+    let decision = routed.booking.decision();
+    let worker = Arc::clone(&decision.worker);
     let overlap_tokens = decision.overlap_tokens;
     let rung = routed.rung;
-    exchange.book(routed.lease);
+    exchange.book(routed.booking);
     let name = &worker.spec.name;
     let failure = |refusal, retry| Failure { refusal, retry };
     let unreachable = |reason| failure(Refusal::unreachable(name), Some(reason));
     let target = shard.pools.target(&worker.spec.url).ok_or_else(|| unreachable(RetryReason::Connect))?;
     let dp_rank = worker.spec.dp_rank;
     let exchange_head = async {
-        let kept = poll_fn(|cx| std::task::Poll::Ready(shard.pools.take(&target, cx))).await;
+        let kept = poll_fn(|cx| Poll::Ready(shard.pools.take(&target, cx))).await;
         if let Some(mut upstream) = kept {
             shard.stats.worker_reuses.one();
             let sent = Instant::now();
@@ -178,6 +187,11 @@ fn request(ask: &Ask, target: &Target, dp_rank: Option<u32>) -> Request<Full<Byt
     }
     let headers = request.headers_mut();
     *headers = ask.head.headers.clone();
+    let had_length = ask.head.headers.contains_key(header::CONTENT_LENGTH);
+    if had_length || !ask.body.is_empty() {
+        // A body that came in chunks goes on with its length, whatever another header said of it.
+        headers.insert(header::CONTENT_LENGTH, headers::number(ask.body.len() as u64));
+    }
     headers.insert(header::HOST, target.host.clone());
     headers.insert(headers::REQUEST_ID, ask.id.clone());
     if let Some(rank) = dp_rank {
@@ -199,7 +213,7 @@ async fn pass_on(answer: Answer, ask: &Ask, mut exchange: Exchange) -> Response<
     let mut forwarded = Box::new(Forwarded::new(exchange, answer.source, ask.endpoint, &head, incoming));
     poll_fn(|cx| {
         forwarded.end_if_empty(cx);
-        std::task::Poll::Ready(())
+        Poll::Ready(())
     })
     .await;
     Response::from_parts(head, Reply::Forwarded(forwarded))

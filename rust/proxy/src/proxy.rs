@@ -2,6 +2,7 @@
 
 use std::net::{SocketAddr, ToSocketAddrs};
 use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, Ordering};
 use std::thread::JoinHandle;
 use std::time::{Duration, Instant};
 
@@ -30,11 +31,13 @@ pub struct Proxy {
     running: Arc<Running>,
 }
 
-/// How many threads still serve.
+/// The threads that still serve.
 #[derive(Debug, Default)]
 struct Running {
     threads: Mutex<usize>,
     ended: Condvar,
+    /// Whether a thread closed connections that were in use.
+    cut: AtomicBool,
 }
 
 impl Proxy {
@@ -96,9 +99,9 @@ impl Proxy {
             }
             running
         });
-        let in_time = self.wait(deadline);
+        self.wait(deadline + GRACE);
         self.stop();
-        in_time
+        !self.running.cut.load(Ordering::SeqCst)
     }
 
     /// Closes everything at once.
@@ -107,14 +110,10 @@ impl Proxy {
         self.wait(Instant::now() + GRACE);
     }
 
-    fn wait(&self, deadline: Instant) -> bool {
+    /// Waits until no thread serves, or until `deadline`.
+    fn wait(&self, deadline: Instant) {
         let mut threads = self.running.threads.lock();
-        while *threads > 0 {
-            if self.running.ended.wait_until(&mut threads, deadline).timed_out() {
-                return *threads == 0;
-            }
-        }
-        true
+        while *threads > 0 && !self.running.ended.wait_until(&mut threads, deadline).timed_out() {}
     }
 
     fn serve(
@@ -129,8 +128,9 @@ impl Proxy {
         *running.threads.lock() += 1;
         let body = move || {
             // Counts down in its drop, so that a thread that panics does not hold up the end.
-            let _serving = Serving(running);
-            let _ = accept::run(Shard::new(shared, stats), listener, orders);
+            let serving = Serving(running);
+            let whole = accept::run(Shard::new(shared, stats), listener, orders);
+            serving.0.cut.fetch_or(!whole.unwrap_or(false), Ordering::SeqCst);
         };
         let spawned = std::thread::Builder::new().name(format!("warmroute-{index}")).spawn(body);
         spawned.map_err(ProxyError::Thread)

@@ -35,6 +35,11 @@ impl Refusal {
         Refusal::new(RefusalKind::BodyTooLarge, message)
     }
 
+    pub(crate) fn busy(what: &str) -> Refusal {
+        let message = format!("{what}: try again");
+        Refusal { retry_after: Some(Duration::from_secs(1)), ..Refusal::new(RefusalKind::Busy, message) }
+    }
+
     pub(crate) fn unreachable(worker: &str) -> Refusal {
         let message = format!("worker {worker:?} cannot be reached or closed the connection: try again");
         Refusal::new(RefusalKind::WorkerUnreachable, message)
@@ -60,7 +65,7 @@ impl Refusal {
             RefusalKind::BodyTooLarge | RefusalKind::PromptTooLong => StatusCode::PAYLOAD_TOO_LARGE,
             RefusalKind::UnknownModel => StatusCode::NOT_FOUND,
             RefusalKind::Saturated => StatusCode::TOO_MANY_REQUESTS,
-            RefusalKind::NoWorker | RefusalKind::ControlBusy => StatusCode::SERVICE_UNAVAILABLE,
+            RefusalKind::NoWorker | RefusalKind::Busy => StatusCode::SERVICE_UNAVAILABLE,
             RefusalKind::WorkerUnreachable | RefusalKind::WorkerGarbage => StatusCode::BAD_GATEWAY,
             RefusalKind::WorkerTimeout => StatusCode::GATEWAY_TIMEOUT,
         }
@@ -98,7 +103,7 @@ impl Refusal {
             RefusalKind::UnknownModel => ("invalid_request_error", Some("model_not_found")),
             RefusalKind::Saturated => ("rate_limit_error", Some("saturated")),
             RefusalKind::NoWorker => ("server_error", Some("no_eligible_worker")),
-            RefusalKind::ControlBusy => ("server_error", Some("busy")),
+            RefusalKind::Busy => ("server_error", Some("busy")),
             RefusalKind::WorkerUnreachable => ("server_error", Some("worker_unreachable")),
             RefusalKind::WorkerGarbage => ("server_error", Some("worker_reply")),
             RefusalKind::WorkerTimeout => ("server_error", Some("worker_timeout")),

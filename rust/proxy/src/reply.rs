@@ -99,6 +99,8 @@ pub(crate) struct Forwarded {
     counted: u32,
     reported: u32,
     begun: bool,
+    /// The worker failed, and the reply breaks off at the next poll.
+    broken: bool,
     over: bool,
     tail: Tail,
 }
@@ -125,6 +127,7 @@ impl Forwarded {
             counted: 0,
             reported: 0,
             begun: false,
+            broken: false,
             over: false,
             tail: Tail::default(),
         }
@@ -141,6 +144,9 @@ impl Forwarded {
         if self.over {
             return Poll::Ready(None);
         }
+        if self.broken {
+            return self.interrupted(cx);
+        }
         loop {
             let mut next = Pin::new(&mut self.incoming).poll_frame(cx);
             if next.is_pending() {
@@ -148,7 +154,7 @@ impl Forwarded {
                 let open = self.upstream.as_mut().is_some_and(|upstream| upstream.drive(cx));
                 next = Pin::new(&mut self.incoming).poll_frame(cx);
                 if next.is_pending() && !open {
-                    return Poll::Ready(self.interrupted());
+                    return self.interrupted(cx);
                 }
             }
             return match ready!(next) {
@@ -157,7 +163,7 @@ impl Forwarded {
                     // Trailers: the client was not asked whether it takes them.
                     Err(_) => continue,
                 },
-                Some(Err(_)) => Poll::Ready(self.interrupted()),
+                Some(Err(_)) => self.interrupted(cx),
                 None => {
                     self.end(cx);
                     Poll::Ready(None)
@@ -198,15 +204,25 @@ impl Forwarded {
     }
 
     /// The worker failed: a stream says so in an event, any other reply breaks off.
-    fn interrupted(&mut self) -> Option<Result<Bytes, Interrupted>> {
-        self.over = true;
+    fn interrupted(&mut self, cx: &mut Context<'_>) -> Poll<Option<Result<Bytes, Interrupted>>> {
         self.upstream = None;
         self.exchange.end(Ending::Interrupted);
         // A stream whose length was announced has no room for another event.
-        if !self.events || self.incoming.size_hint().exact().is_some() {
-            return Some(Err(Interrupted));
+        if self.events && self.incoming.size_hint().exact().is_none() {
+            self.over = true;
+            let event = refusal::stream_event(&self.worker.spec.name, self.endpoint);
+            let event =
+                if self.tail.at_event_boundary() { event } else { [b"\n\n", &event[..]].concat().into() };
+            return Poll::Ready(Some(Ok(event)));
         }
-        let event = refusal::stream_event(&self.worker.spec.name, self.endpoint);
-        Some(Ok(if self.tail.at_event_boundary() { event } else { [b"\n\n", &event[..]].concat().into() }))
+        if !self.broken {
+            // hyper throws away what it has not written when a body fails. It writes while a body is pending.
+            self.broken = true;
+            cx.waker().wake_by_ref();
+            return Poll::Pending;
+        }
+        self.over = true;
+        self.exchange.cut();
+        Poll::Ready(Some(Err(Interrupted)))
     }
 }

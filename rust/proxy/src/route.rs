@@ -1,29 +1,69 @@
 //! From a request's bytes to a worker.
 
+use std::sync::Arc;
 use std::time::Instant;
 
 use bytes::Bytes;
 use http::HeaderMap;
-use warmroute_core::block::Namespace;
+use warmroute_core::block::{BlockHash, Namespace};
 use warmroute_core::ids::WorkerId;
-use warmroute_core::router::{Lease, RouteRequest};
-use warmroute_prompt::{Body, Endpoint, Rung};
+use warmroute_core::load::ledger::Outcome;
+use warmroute_core::router::{Decision, Lease, RouteRequest, SharedRouter};
+use warmroute_prompt::{Body, Endpoint, Prompter, Rung};
 
 use crate::headers;
 use crate::refusal::Refusal;
 use crate::shard::Shard;
+use crate::stats::RefusalKind;
 
 /// Bytes of a tenant's or session's name that count.
 const NAME_BYTES: usize = 256;
+/// A longer body is encoded on another thread, where there is a tokenizer: streams must not wait for it.
+const ENCODED_HERE: usize = 16 << 10;
+
+/// A worker's booking. Dropped, it counts as cancelled: whoever asked is gone.
+#[derive(Debug)]
+pub(crate) struct Booking(Lease);
+
+impl Booking {
+    pub(crate) fn lease(&self) -> &Lease {
+        &self.0
+    }
+
+    pub(crate) fn decision(&self) -> &Decision {
+        self.0.decision()
+    }
+
+    pub(crate) fn close(mut self, outcome: Outcome) {
+        self.0.close(outcome);
+    }
+}
+
+impl Drop for Booking {
+    fn drop(&mut self) {
+        self.0.close(Outcome::Cancelled);
+    }
+}
 
 /// A booked worker.
+#[derive(Debug)]
 pub(crate) struct Routed {
-    pub(crate) lease: Lease,
+    pub(crate) booking: Booking,
     pub(crate) rung: Rung,
 }
 
+/// Who decides, and for whom.
+struct Question<'a> {
+    router: &'a SharedRouter,
+    prompter: &'a Prompter,
+    tenant: Option<&'a str>,
+    session: Option<&'a str>,
+    avoid: &'a [WorkerId],
+    random: u64,
+}
+
 /// Chooses a worker for `body` and books it, leaving out those in `avoid`.
-pub(crate) fn route(
+pub(crate) async fn route(
     shard: &Shard,
     endpoint: Option<Endpoint>,
     head: &HeaderMap,
@@ -31,67 +71,105 @@ pub(crate) fn route(
     avoid: &[WorkerId],
 ) -> Result<Routed, Refusal> {
     let began = Instant::now();
+    let long = body.len() > ENCODED_HERE && shard.shared.prompter.has_tokenizer();
     let routed = match endpoint {
-        Some(endpoint) => by_prompt(shard, &Body::parse(endpoint, body)?, head, avoid, began),
-        None => by_load(shard, head, body, avoid, began),
+        Some(endpoint) if long => elsewhere(shard, endpoint, head, body, avoid).await,
+        Some(endpoint) => {
+            let question = Question::new(shard, head, avoid);
+            question.by_prompt(&Body::parse(endpoint, body)?, &mut shard.blocks.borrow_mut())
+        }
+        None => Question::new(shard, head, avoid).by_load(body),
     };
     shard.stats.decision.observe(began.elapsed());
     routed
 }
 
-fn by_prompt(
+/// The same on a thread that may take its time.
+async fn elsewhere(
     shard: &Shard,
-    body: &Body<'_>,
-    head: &HeaderMap,
-    avoid: &[WorkerId],
-    began: Instant,
-) -> Result<Routed, Refusal> {
-    let prompt = shard.shared.prompter.read(body)?;
-    let router = &shard.shared.router;
-    let user = body.user();
-    let salt = body.cache_salt();
-    let space = Namespace {
-        model: body.model().unwrap_or_default(),
-        salt: salt.as_deref().unwrap_or_default(),
-        ..Namespace::default()
-    };
-    let mut blocks = shard.blocks.borrow_mut();
-    blocks.clear();
-    prompt.hash_into(router.hasher(), &space, &mut blocks);
-    let request = RouteRequest {
-        blocks: &blocks,
-        prompt_tokens: prompt.tokens(),
-        units: prompt.units(),
-        model: body.model(),
-        tenant: cut(headers::text(head, &headers::TENANT).or(user.as_deref()).unwrap_or_default()),
-        session: headers::text(head, &headers::SESSION).map(cut),
-        max_output_tokens: body.max_tokens(),
-        avoid,
-    };
-    let lease = router.route(&request, router.time(began), shard.random())?;
-    Ok(Routed { lease, rung: prompt.rung() })
-}
-
-/// A request that has no prompt goes where the load is least, among the workers that serve its model.
-fn by_load(
-    shard: &Shard,
+    endpoint: Endpoint,
     head: &HeaderMap,
     body: &Bytes,
     avoid: &[WorkerId],
-    began: Instant,
 ) -> Result<Routed, Refusal> {
-    // Which fields it has is the worker's affair; what is not JSON names no model.
-    let parsed = Body::parse(Endpoint::Completions, body).ok();
-    let request = RouteRequest {
-        model: parsed.as_ref().and_then(Body::model),
-        tenant: cut(headers::text(head, &headers::TENANT).unwrap_or_default()),
-        session: headers::text(head, &headers::SESSION).map(cut),
-        avoid,
-        ..RouteRequest::default()
+    let failed = |_| Refusal::new(RefusalKind::Busy, "the prompt could not be encoded: try again");
+    // Waiting requests wait in order, and one that is dropped leaves the queue.
+    let turn = Arc::clone(&shard.encoders).acquire_owned().await;
+    let turn = turn.map_err(|_| Refusal::busy("the router is stopping"))?;
+    let shared = shard.shared.clone();
+    let question = Question::new(shard, head, avoid);
+    let (tenant, session) = (question.tenant.map(str::to_owned), question.session.map(str::to_owned));
+    let (body, avoid, random) = (body.clone(), avoid.to_vec(), question.random);
+    let encode = move || {
+        let _turn = turn;
+        let question = Question {
+            router: &shared.router,
+            prompter: &shared.prompter,
+            tenant: tenant.as_deref(),
+            session: session.as_deref(),
+            avoid: &avoid,
+            random,
+        };
+        question.by_prompt(&Body::parse(endpoint, &body)?, &mut Vec::new())
     };
-    let router = &shard.shared.router;
-    let lease = router.route(&request, router.time(began), shard.random())?;
-    Ok(Routed { lease, rung: Rung::LoadOnly })
+    tokio::task::spawn_blocking(encode).await.map_err(failed)?
+}
+
+impl<'a> Question<'a> {
+    fn new(shard: &'a Shard, head: &'a HeaderMap, avoid: &'a [WorkerId]) -> Question<'a> {
+        Question {
+            router: &shard.shared.router,
+            prompter: &shard.shared.prompter,
+            tenant: headers::text(head, &headers::TENANT).map(cut),
+            session: headers::text(head, &headers::SESSION).map(cut),
+            avoid,
+            random: shard.random(),
+        }
+    }
+
+    fn by_prompt(&self, body: &Body<'_>, blocks: &mut Vec<BlockHash>) -> Result<Routed, Refusal> {
+        let prompt = self.prompter.read(body)?;
+        let (user, salt) = (body.user(), body.cache_salt());
+        let space = Namespace {
+            model: body.model().unwrap_or_default(),
+            salt: salt.as_deref().unwrap_or_default(),
+            ..Namespace::default()
+        };
+        blocks.clear();
+        prompt.hash_into(self.router.hasher(), &space, blocks);
+        let request = RouteRequest {
+            blocks,
+            prompt_tokens: prompt.tokens(),
+            units: prompt.units(),
+            model: body.model(),
+            tenant: self.tenant.or(user.as_deref().map(cut)).unwrap_or_default(),
+            max_output_tokens: body.max_tokens(),
+            ..self.request()
+        };
+        self.book(&request, prompt.rung())
+    }
+
+    /// A request that has no prompt goes where the load is least, among the workers that serve its model.
+    fn by_load(&self, body: &Bytes) -> Result<Routed, Refusal> {
+        // Which fields it has is the worker's affair; what is not JSON names no model.
+        let parsed = Body::parse(Endpoint::Completions, body).ok();
+        let model = parsed.as_ref().and_then(Body::model);
+        self.book(&RouteRequest { model, ..self.request() }, Rung::LoadOnly)
+    }
+
+    fn request(&self) -> RouteRequest<'a> {
+        RouteRequest {
+            tenant: self.tenant.unwrap_or_default(),
+            session: self.session,
+            avoid: self.avoid,
+            ..RouteRequest::default()
+        }
+    }
+
+    fn book(&self, request: &RouteRequest<'_>, rung: Rung) -> Result<Routed, Refusal> {
+        let lease = self.router.route(request, self.router.time(Instant::now()), self.random)?;
+        Ok(Routed { booking: Booking(lease), rung })
+    }
 }
 
 fn cut(name: &str) -> &str {
@@ -100,4 +178,16 @@ fn cut(name: &str) -> &str {
         end -= 1;
     }
     &name[..end]
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_long_name_is_cut_between_characters() {
+        assert_eq!(cut("short"), "short");
+        assert_eq!(cut(&"é".repeat(200)).len(), 256);
+        assert_eq!(cut(&format!("x{}", "é".repeat(200))).len(), 255);
+    }
 }

@@ -3,6 +3,7 @@
 use std::fmt;
 use std::fmt::Write as _;
 use std::rc::Rc;
+use std::sync::Arc;
 
 use bytes::Bytes;
 use http::request::Parts;
@@ -46,13 +47,19 @@ pub(crate) async fn serve(
     let kind = if control { Kind::Control } else { endpoint.into() };
     let exchange = Exchange::new(Rc::clone(&shard), client, kind);
     let id = request_id(&shard, &head.headers);
-    let body = match body::read(incoming, shard.config().body_limit_bytes).await {
-        Ok(body) => body,
+    let limit = shard.config().body_limit_bytes;
+    let (body, held) = match body::read(incoming, limit, &shard.room).await {
+        Ok(read) => read,
+        Err(BodyFault::Broken) => return Err(Gone),
         Err(BodyFault::TooLarge) => {
-            let refusal = Refusal::body_too_large(shard.config().body_limit_bytes);
+            exchange.leave_unread();
+            return Ok(refuse(&Refusal::body_too_large(limit), endpoint, &id, exchange));
+        }
+        Err(BodyFault::NoRoom) => {
+            exchange.leave_unread();
+            let refusal = Refusal::busy("too many request bodies wait for their workers");
             return Ok(refuse(&refusal, endpoint, &id, exchange));
         }
-        Err(BodyFault::Broken) => return Err(Gone),
     };
     shard.stats.bytes_received.add(body.len() as u64);
     if head.method == Method::CONNECT {
@@ -66,7 +73,7 @@ pub(crate) async fn serve(
     head.headers.remove(header::EXPECT);
     // A completion is a POST; what else such a path gets has no prompt.
     let endpoint = endpoint.filter(|_| head.method == Method::POST);
-    match forward(Ask { head, body, endpoint, id: id.clone() }, exchange).await {
+    match forward(Ask { head, body, held, endpoint, id: id.clone() }, exchange).await {
         Ok(reply) => Ok(reply),
         Err((refusal, exchange)) => Ok(refuse(&refusal, endpoint, &id, exchange)),
     }
@@ -119,20 +126,26 @@ async fn control(
     mut exchange: Exchange,
 ) -> Response<Reply> {
     exchange.enter(Phase::Head);
-    if shard.control_open.get() >= shard.config().control_queue {
-        let message = "too many control requests wait: try again";
-        return refuse(&Refusal::new(RefusalKind::ControlBusy, message), None, id, exchange);
+    // Held by those that wait and by those that run, until they end: a client that leaves does not end a call.
+    let place = Arc::clone(&shard.control_open);
+    if Arc::strong_count(&place) > shard.config().control_queue as usize + 1 {
+        return refuse(&Refusal::busy("too many control requests wait"), None, id, exchange);
     }
-    shard.control_open.set(shard.control_open.get() + 1);
-    let control = std::sync::Arc::clone(&shard.shared.control);
+    let Ok(turn) = Arc::clone(&shard.controllers).acquire_owned().await else {
+        return refuse(&Refusal::busy("the router is stopping"), None, id, exchange);
+    };
+    let control = Arc::clone(&shard.shared.control);
     let request = ControlRequest {
         path: head.uri.path().to_owned(),
         query: head.uri.query().unwrap_or_default().to_owned(),
         method: head.method,
         body,
     };
-    let result = tokio::task::spawn_blocking(move || control.handle(request)).await;
-    shard.control_open.set(shard.control_open.get() - 1);
+    let call = move || {
+        let _held = (place, turn);
+        control.handle(request)
+    };
+    let result = tokio::task::spawn_blocking(call).await;
     let ControlReply { status, content_type, body } = result.unwrap_or_else(|_| ControlReply {
         status: StatusCode::INTERNAL_SERVER_ERROR,
         content_type: "text/plain".to_owned(),

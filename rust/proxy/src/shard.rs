@@ -6,11 +6,13 @@ use std::sync::Arc;
 
 use hashbrown::HashMap;
 use parking_lot::Mutex;
-use tokio::sync::Notify;
+use tokio::net::TcpStream;
+use tokio::sync::{Notify, Semaphore};
 use warmroute_core::block::BlockHash;
 use warmroute_core::router::SharedRouter;
 use warmroute_prompt::Prompter;
 
+use crate::body::Room;
 use crate::budget::RetryBudget;
 use crate::config::ProxyConfig;
 use crate::control::Control;
@@ -18,6 +20,8 @@ use crate::socket::{Client, State};
 use crate::stats::Counters;
 use crate::upstream::Pools;
 
+/// How long a connection that was taken during a drain may wait with its only request.
+const LAST_IDLE_MS: u64 = 1_000;
 /// Time between two sweeps: how exact idle times and clients' timeouts are.
 pub(crate) const SWEEP_MS: u64 = 100;
 
@@ -52,8 +56,14 @@ pub(crate) struct Shard {
     pub(crate) pools: Pools,
     /// Room for the blocks of the request that is being decided.
     pub(crate) blocks: RefCell<Vec<BlockHash>>,
-    /// Requests that wait for or run in [`Control`].
-    pub(crate) control_open: Cell<u32>,
+    /// Room for the bodies of requests.
+    pub(crate) room: Rc<Room>,
+    /// Turns to encode a long prompt.
+    pub(crate) encoders: Arc<Semaphore>,
+    /// Turns to call [`Control`].
+    pub(crate) controllers: Arc<Semaphore>,
+    /// Requests that wait for a turn or have one.
+    pub(crate) control_open: Arc<()>,
     random: RefCell<fastrand::Rng>,
     sweep: Rc<Cell<u64>>,
     clients: RefCell<HashMap<u64, Rc<Client>>>,
@@ -71,7 +81,10 @@ impl Shard {
             stats,
             pools,
             blocks: RefCell::default(),
-            control_open: Cell::new(0),
+            room: Room::new(config.held_bodies_bytes),
+            encoders: Arc::new(Semaphore::new(config.encode_threads as usize)),
+            controllers: Arc::new(Semaphore::new(config.control_threads as usize)),
+            control_open: Arc::new(()),
             random: RefCell::new(fastrand::Rng::new()),
             sweep,
             clients: RefCell::default(),
@@ -95,8 +108,8 @@ impl Shard {
     }
 
     /// Takes in a client's connection; gives the key for [`Shard::leave`].
-    pub(crate) fn enter(&self, socket: tokio::net::TcpStream) -> (u64, Rc<Client>) {
-        let client = Rc::new(Client::new(socket, Rc::clone(&self.sweep)));
+    pub(crate) fn enter(&self, socket: TcpStream, last: bool) -> (u64, Rc<Client>) {
+        let client = Rc::new(Client::new(socket, Rc::clone(&self.sweep), last));
         let key = self.next_client.get();
         self.next_client.set(key + 1);
         self.clients.borrow_mut().insert(key, Rc::clone(&client));
@@ -136,6 +149,7 @@ impl Shard {
         for client in self.clients.borrow().values() {
             let (state, for_sweeps) = client.state();
             let limit = match state {
+                State::Idle if client.is_last() => LAST_IDLE_MS,
                 State::Idle => config.idle_timeout_ms,
                 State::Head => config.head_timeout_ms,
                 State::Body => config.body_timeout_ms,

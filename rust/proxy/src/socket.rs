@@ -5,12 +5,16 @@ use std::io::{self, IoSlice};
 use std::pin::Pin;
 use std::rc::Rc;
 use std::task::{Context, Poll, ready};
+use std::time::Duration;
 
 #[cfg(any(target_os = "linux", target_os = "android"))]
 use tokio::io::Interest;
 use tokio::io::{AsyncRead, AsyncWrite, ReadBuf};
 use tokio::net::TcpStream;
 use tokio::sync::Notify;
+
+/// How long a client may go on sending what was refused.
+const DRAIN: Duration = Duration::from_secs(2);
 
 /// What a client's connection is doing, for the timeouts.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -37,11 +41,18 @@ pub(crate) struct Client {
     /// The sweep going on.
     sweep: Rc<Cell<u64>>,
     expired: Notify,
+    /// Whether bytes of the client lie unread that nobody will read.
+    unread: Cell<bool>,
+    /// Whether one request is all that it may send.
+    last: bool,
 }
 
 impl Client {
-    pub(crate) fn new(socket: TcpStream, sweep: Rc<Cell<u64>>) -> Client {
+    /// With `last`, the connection serves one request.
+    pub(crate) fn new(socket: TcpStream, sweep: Rc<Cell<u64>>, last: bool) -> Client {
         Client {
+            unread: Cell::new(false),
+            last,
             socket,
             state: Cell::new(State::Idle),
             since: Cell::new(sweep.get()),
@@ -59,6 +70,21 @@ impl Client {
     /// What it does, and for how many sweeps.
     pub(crate) fn state(&self) -> (State, u64) {
         (self.state.get(), self.sweep.get() - self.since.get())
+    }
+
+    /// Whether it serves one request only.
+    pub(crate) fn is_last(&self) -> bool {
+        self.last
+    }
+
+    /// The rest of a request will not be read.
+    pub(crate) fn leave_unread(&self) {
+        self.unread.set(true);
+    }
+
+    /// Whether the rest of a request was not read.
+    pub(crate) fn is_unread(&self) -> bool {
+        self.unread.get()
     }
 
     /// Ends the connection because its client is too slow.
@@ -85,6 +111,30 @@ impl Client {
     #[cfg(not(any(target_os = "linux", target_os = "android")))]
     pub(crate) async fn departed(&self) {
         std::future::pending::<()>().await;
+    }
+
+    /// Closes the connection with a reset instead of an orderly end.
+    pub(crate) fn reset_on_close(&self) {
+        // Where the system refuses, the connection ends in order: nothing better is to be had.
+        let _ = socket2::SockRef::from(&self.socket).set_linger(Some(Duration::ZERO));
+    }
+
+    /// Takes what the client still sends, for a while, and throws it away.
+    ///
+    /// A connection that is closed while bytes lie unread is reset, and the reset may overtake the reply: a client
+    /// that sends a body which was refused would not see why.
+    pub(crate) async fn drain(&self) {
+        let mut bytes = vec![0; 64 << 10];
+        let drained = async {
+            while self.socket.readable().await.is_ok() {
+                match self.socket.try_read(&mut bytes) {
+                    Ok(0) => return,
+                    Err(error) if error.kind() != io::ErrorKind::WouldBlock => return,
+                    _ => {}
+                }
+            }
+        };
+        let _ = tokio::time::timeout(DRAIN, drained).await;
     }
 
     fn received(&self) {

@@ -136,8 +136,8 @@ labels! {
         WorkerGarbage = "worker_garbage",
         /// The worker did not begin its reply in time.
         WorkerTimeout = "worker_timeout",
-        /// Too many requests for what is answered here.
-        ControlBusy = "control_busy",
+        /// Too many bodies are held, or too many requests wait for what is answered here.
+        Busy = "busy",
     }
 }
 
