@@ -18,6 +18,9 @@ from tests.support.http import Client, request
 from tests.support.process import Router
 from tests.support.waiting import until
 
+# The first test of a run installs the engine where it is not yet.
+pytestmark = pytest.mark.timeout(1200)
+
 
 @pytest.fixture
 async def router(tmp_path: Path, engines: list[Engine], model: Path) -> AsyncIterator[Router]:
