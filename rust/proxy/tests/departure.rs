@@ -1,5 +1,7 @@
 //! A client that leaves: in every phase the worker's connection is closed at once, and the load goes.
 
+#![allow(clippy::unwrap_used, clippy::expect_used, reason = "a test fails by panicking")]
+
 mod support;
 
 use std::sync::mpsc::{Receiver, Sender, channel};

@@ -1,5 +1,7 @@
 //! Workers that fail: who is asked next, and what the client gets.
 
+#![allow(clippy::unwrap_used, clippy::expect_used, reason = "a test fails by panicking")]
+
 mod support;
 
 use std::net::TcpListener;

@@ -1,5 +1,7 @@
 //! Limits, timeouts, what is answered here, and the end.
 
+#![allow(clippy::unwrap_used, reason = "a test fails by panicking")]
+
 mod support;
 
 use std::sync::atomic::{AtomicUsize, Ordering};

@@ -1,5 +1,6 @@
 //! A worker that does what a test says, a client that sees every byte, and a proxy between them.
 #![allow(dead_code, reason = "no test file uses all of it")]
+#![allow(clippy::unwrap_used, clippy::expect_used, clippy::panic, reason = "a test fails by panicking")]
 
 pub(crate) mod client;
 pub(crate) mod worker;
