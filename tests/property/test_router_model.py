@@ -2,6 +2,7 @@
 
 import array
 from dataclasses import dataclass, field
+from typing import Any, Literal
 
 import hypothesis.strategies as st
 from hypothesis import settings
@@ -143,7 +144,7 @@ class RouterMachine(RuleBasedStateMachine):
             request.output_tokens = max(request.output_tokens, tokens)
 
     @rule(request=consumes(leases), outcome=st.sampled_from(("finished", "failed", "cancelled")))
-    def close(self, request: Open | None, outcome: str) -> None:
+    def close(self, request: Open | None, outcome: Literal["finished", "failed", "cancelled"]) -> None:
         if request is not None:
             assert request.lease.close(outcome)
             assert not request.lease.close(outcome)
@@ -155,7 +156,7 @@ class RouterMachine(RuleBasedStateMachine):
         uncached = len(prompt) - worker.overlap(prompt)
         return A1 * uncached + A2 * uncached * (len(prompt) - uncached / 2)
 
-    def check(self, prompt: Prefix, tokens: object) -> None:
+    def check(self, prompt: Prefix, tokens: Any) -> None:
         """Every worker's terms as the model has them."""
         explanation = self.router.explain(tokens, max_tokens=10)
         assert {candidate.worker for candidate in explanation.candidates} == set(self.workers)

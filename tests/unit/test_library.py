@@ -3,6 +3,8 @@
 import array
 import gc
 import threading
+from collections.abc import Callable, Sequence
+from typing import Any
 
 import numpy as np
 import pytest
@@ -22,7 +24,7 @@ def router() -> warmroute.Router:
     return router
 
 
-FORMS = {
+FORMS: dict[str, Callable[[Sequence[int]], Any]] = {
     "bytes": lambda ids: np.array(ids, dtype="<u4").tobytes(),
     "bytearray": lambda ids: bytearray(np.array(ids, dtype="<u4").tobytes()),
     "memoryview of bytes": lambda ids: memoryview(np.array(ids, dtype="<u4").tobytes()),
@@ -42,7 +44,9 @@ FORMS = {
 
 
 @pytest.mark.parametrize("form", FORMS.values(), ids=FORMS)
-def test_every_form_of_tokens_is_the_same_prompt(router: warmroute.Router, form) -> None:
+def test_every_form_of_tokens_is_the_same_prompt(
+    router: warmroute.Router, form: Callable[[Sequence[int]], Any]
+) -> None:
     with router.route(FORMS["bytes"](IDS)) as lease:
         home = lease.worker
     decision = router.decide(form(IDS))
@@ -67,7 +71,7 @@ def test_every_form_of_tokens_is_the_same_prompt(router: warmroute.Router, form)
         (array.array("i", [3, -2]), "-2"),
     ],
 )
-def test_what_is_no_token_id_is_named(router: warmroute.Router, tokens, named: str) -> None:
+def test_what_is_no_token_id_is_named(router: warmroute.Router, tokens: Any, named: str) -> None:
     for call in (router.route, router.decide, router.explain):
         with pytest.raises(errors.InvalidRequest, match=named):
             call(tokens)
@@ -87,7 +91,9 @@ def test_what_is_no_token_id_is_named(router: warmroute.Router, tokens, named: s
         ({"blocksize": 16}, "blocksize", 16),
     ],
 )
-def test_a_wrong_option_names_key_value_and_what_is_allowed(options, key: str, value) -> None:
+def test_a_wrong_option_names_key_value_and_what_is_allowed(
+    options: dict[str, Any], key: str, value: Any
+) -> None:
     with pytest.raises(errors.ConfigError) as caught:
         warmroute.Router(**options)
     assert (caught.value.key, caught.value.value) == (key, value)
@@ -96,7 +102,7 @@ def test_a_wrong_option_names_key_value_and_what_is_allowed(options, key: str, v
 
 
 @pytest.mark.parametrize("spec", ROUTER_OPTIONS, ids=lambda spec: spec.name)
-def test_every_option_takes_its_default_and_its_bounds(spec) -> None:
+def test_every_option_takes_its_default_and_its_bounds(spec: Any) -> None:
     for value in [spec.default, spec.minimum, *(spec.choices or [])]:
         if value is not None:
             warmroute.Router(**{spec.name: value})
@@ -106,7 +112,7 @@ def test_every_option_takes_its_default_and_its_bounds(spec) -> None:
 
 
 def test_unknown_workers_are_named(router: warmroute.Router) -> None:
-    calls = [
+    calls: list[Callable[[], Any]] = [
         lambda: router.remove_worker("w9"),
         lambda: router.drain_worker("w9"),
         lambda: router.set_ready("w9", True),
@@ -135,7 +141,7 @@ def test_a_lease_closes_once(router: warmroute.Router) -> None:
     )
     assert lease.predicted_ttft > 0
     with pytest.raises(errors.InvalidRequest, match="done"):
-        lease.close("done")
+        lease.close("done")  # type: ignore[arg-type]
     lease.first_token()
     lease.progress(12)
     assert lease.close("finished")
@@ -169,7 +175,8 @@ def test_a_block_that_raises_closes_as_failed(router: warmroute.Router) -> None:
 def test_model_lora_and_salt_separate_prompts(router: warmroute.Router) -> None:
     router.route(IDS).close()
     assert router.decide(IDS).overlap_tokens == 992
-    for terms in ({"model": "m"}, {"lora": "l"}, {"cache_salt": "s"}):
+    apart: list[dict[str, Any]] = [{"model": "m"}, {"lora": "l"}, {"cache_salt": "s"}]
+    for terms in apart:
         assert router.decide(IDS, **terms).overlap_tokens == 0
 
 
