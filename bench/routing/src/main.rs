@@ -3,8 +3,8 @@
 mod adapter;
 
 use adapter::Routed;
-use warmroute_core::config::{Policy, RouterConfig};
 use warmroute_core::calibration::Calibration;
+use warmroute_core::config::{Policy, RouterConfig};
 use warmroute_core::options::Value;
 use warmroute_sim::engine::{EngineConfig, StepTime};
 use warmroute_sim::fleet::{self, Arrivals, Plan, Report, SharedPrefixes};

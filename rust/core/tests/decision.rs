@@ -47,8 +47,12 @@ fn route(router: &mut Router, ids: &[u8], now: Time, random: u64) -> (Decision, 
     let mut blocks = Vec::new();
     router.hasher().hash_ids(&Namespace::default(), ids, &mut blocks);
     let prompt_tokens = (ids.len() / 4) as u32;
-    let request =
-        RouteRequest { blocks: &blocks, prompt_tokens, max_output_tokens: Some(120), ..RouteRequest::default() };
+    let request = RouteRequest {
+        blocks: &blocks,
+        prompt_tokens,
+        max_output_tokens: Some(120),
+        ..RouteRequest::default()
+    };
     router.route(&request, now, random).unwrap()
 }
 
@@ -67,7 +71,11 @@ fn counts(decisions: &[Decision], workers: usize) -> Vec<usize> {
 }
 
 /// Routes `count` prompts, leaving all of them open.
-fn burst(router: &mut Router, count: u32, prompt: impl Fn(u32) -> Vec<u8>) -> (Vec<Decision>, Vec<Reservation>) {
+fn burst(
+    router: &mut Router,
+    count: u32,
+    prompt: impl Fn(u32) -> Vec<u8>,
+) -> (Vec<Decision>, Vec<Reservation>) {
     (0..count).map(|i| route(router, &prompt(i), Time::from_nanos(u64::from(i) * 1000), u64::from(i))).unzip()
 }
 
@@ -113,7 +121,8 @@ fn one_busy_worker_does_not_move_other_prefixes() {
         .collect();
     let (_, busy) = burst(&mut router, 8, |_| ids(0, 20_000, 20_000, 0));
     for (agent, home) in homes.iter().enumerate().filter(|(_, home)| **home != homes[0]) {
-        let (decision, reservation) = route(&mut router, &ids(agent as u32, 20_000, 20_000, 0), Time::ZERO, 0);
+        let (decision, reservation) =
+            route(&mut router, &ids(agent as u32, 20_000, 20_000, 0), Time::ZERO, 0);
         assert_eq!((decision.worker.id, decision.reason), (*home, Reason::Warm));
         finish(&mut router, reservation, Time::from_secs_f64(1.0));
     }
@@ -159,7 +168,10 @@ fn every_policy_uses_every_worker_and_leaks_no_load() {
         let counts = counts(&decisions, 4);
         assert!(counts.iter().all(|count| *count > 10), "{policy:?}: {counts:?}");
         close_all(&mut router, open);
-        assert!(router.stats().workers.iter().all(|w| w.wait_seconds == 0.0 && w.active_blocks == 0), "{policy:?}");
+        assert!(
+            router.stats().workers.iter().all(|w| w.wait_seconds == 0.0 && w.active_blocks == 0),
+            "{policy:?}"
+        );
     }
 }
 
@@ -184,12 +196,8 @@ fn refusal(router: &mut Router, request: &RouteRequest<'_>) -> RouteError {
 fn each_refusal_says_whose_fault_it_is() {
     let mut router = router(0, RouterConfig::default());
     assert_eq!(refusal(&mut router, &ask(Some("m"), 10)), RouteError::NoEligibleWorker);
-    let spec = WorkerSpec {
-        models: vec!["m".into()],
-        max_model_len: Some(100),
-        max_requests: Some(1),
-        ..worker(0)
-    };
+    let spec =
+        WorkerSpec { models: vec!["m".into()], max_model_len: Some(100), max_requests: Some(1), ..worker(0) };
     router.add_worker(spec).unwrap();
     assert_eq!(refusal(&mut router, &ask(Some("other"), 10)), RouteError::UnknownModel("other".into()));
     let too_long = RouteError::PromptTooLong { prompt_tokens: 100, max_model_len: 100 };
@@ -204,7 +212,10 @@ fn each_refusal_says_whose_fault_it_is() {
     router.drain_worker("w0").unwrap();
     assert_eq!(refusal(&mut router, &ask(Some("m"), 10)), RouteError::NoEligibleWorker);
     let stats = router.stats();
-    assert_eq!((stats.unknown_model, stats.prompt_too_long, stats.saturated, stats.no_eligible_worker), (1, 1, 1, 3));
+    assert_eq!(
+        (stats.unknown_model, stats.prompt_too_long, stats.saturated, stats.no_eligible_worker),
+        (1, 1, 1, 3)
+    );
 }
 
 #[test]
@@ -213,7 +224,10 @@ fn a_fleet_change_with_a_wrong_name_or_block_size_is_refused() {
     assert_eq!(router.add_worker(worker(0)), Err(FleetError::DuplicateWorker("w0".into())));
     assert_eq!(router.remove_worker("x"), Err(FleetError::UnknownWorker("x".into())));
     let wrong = WorkerSpec { block_size: Some(32), ..worker(1) };
-    assert!(matches!(router.add_worker(wrong), Err(FleetError::BlockSize { block_size: 32, expected: 16, .. })));
+    assert!(matches!(
+        router.add_worker(wrong),
+        Err(FleetError::BlockSize { block_size: 32, expected: 16, .. })
+    ));
 }
 
 #[test]

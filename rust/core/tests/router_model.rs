@@ -92,7 +92,8 @@ fn op() -> impl Strategy<Value = Op> {
 
 /// A prompt that shares a stem with others and ends in its own way.
 fn prompt(stem: usize, length: usize, tail: u32) -> Vec<u8> {
-    let ids = (0..length as u32).map(|i| 1000 * stem as u32 + i).chain((0..tail).map(|i| 90_000 + 7 * tail + i));
+    let ids =
+        (0..length as u32).map(|i| 1000 * stem as u32 + i).chain((0..tail).map(|i| 90_000 + 7 * tail + i));
     ids.flat_map(u32::to_le_bytes).collect()
 }
 
@@ -170,8 +171,12 @@ impl Run {
         let mut blocks = Vec::new();
         self.router.hasher().hash_ids(&Namespace::default(), ids, &mut blocks);
         let prompt_tokens = (ids.len() / 4) as u32;
-        let request =
-            RouteRequest { blocks: &blocks, prompt_tokens, max_output_tokens: Some(10), ..RouteRequest::default() };
+        let request = RouteRequest {
+            blocks: &blocks,
+            prompt_tokens,
+            max_output_tokens: Some(10),
+            ..RouteRequest::default()
+        };
         self.check_explanation(&request);
         let eligible = self.model.workers.values().any(|worker| !worker.down && !worker.draining);
         let Ok((decision, reservation)) = self.router.route(&request, self.now, self.routed) else {
@@ -199,9 +204,11 @@ impl Run {
             assert_eq!(view.refusal.is_some(), worker.down || worker.draining);
             let active = self.model.active(name);
             assert_eq!(view.requests as usize, active.len());
-            let context = active.iter().map(|r| u64::from(r.decision.prompt_tokens + r.output_tokens)).sum::<u64>();
+            let context =
+                active.iter().map(|r| u64::from(r.decision.prompt_tokens + r.output_tokens)).sum::<u64>();
             assert_eq!(view.context_tokens, context);
-            let waiting = active.iter().filter(|r| !r.first_token).map(|r| r.decision.cost.prefill).sum::<f64>();
+            let waiting =
+                active.iter().filter(|r| !r.first_token).map(|r| r.decision.cost.prefill).sum::<f64>();
             assert!(view.cost.wait <= waiting * 2.0 + 1e-6 && view.cost.wait >= waiting * 0.5 - 1e-6);
         }
         let Ok(decision) = &explanation.decision else { return };

@@ -2,7 +2,7 @@
 
 use super::PrefixIndex;
 use super::node::{MAX_RUN, NIL};
-use super::table::Place;
+use super::table::{Place, WARM};
 use super::walk::Reach;
 use crate::block::BlockHash;
 
@@ -49,14 +49,20 @@ impl PrefixIndex {
         let node = &mut self.slab[id];
         node.run.reserve_exact(room);
         self.heap += node.run.capacity() * size_of::<BlockHash>();
-        for &hash in &run[..room] {
-            if self.find(hash).is_some() || !self.fit(id, |index| index.table.growth(hash)) {
+        for (at, &hash) in run[..room].iter().enumerate() {
+            if at % WARM == 0 {
+                self.table.warm(&run[at..room.min(at + WARM)]);
+            }
+            if self.table.growth(hash) > 0 && !self.fit(id, |index| index.table.growth(hash)) {
                 break;
             }
-            let node = &mut self.slab[id];
+            let node = &self.slab[id];
             let place = Place { node: id, offset: node.offset(node.run.len()) };
-            node.run.push(hash);
-            self.table.insert(hash, place);
+            let slab = &self.slab;
+            if !self.table.insert(hash, place, |place| slab.is(place, hash)) {
+                break;
+            }
+            self.slab[id].run.push(hash);
         }
         let grown = self.slab[id].run.len();
         if grown == 0 {

@@ -3,6 +3,8 @@
 //! One growing vector would double, and copy every node, at the worst moment; a chunk is a few kilobytes.
 
 use super::node::{NIL, Node};
+use super::table::Place;
+use crate::block::BlockHash;
 
 /// Small under test, so that small trees have several chunks.
 const CHUNK_BITS: u32 = if cfg!(test) { 2 } else { 5 };
@@ -70,6 +72,13 @@ impl Slab {
     pub(super) fn contains(&self, id: u32) -> bool {
         let chunk = self.chunks.get((id >> CHUNK_BITS) as usize);
         chunk.and_then(|chunk| chunk.nodes.get(id as usize % CHUNK)).is_some_and(|node| !node.run.is_empty())
+    }
+
+    /// Whether `hash` is the block at `place`.
+    #[inline]
+    pub(super) fn is(&self, place: Place, hash: BlockHash) -> bool {
+        let node = &self[place.node];
+        node.run.get(node.index(place.offset)) == Some(&hash)
     }
 
     /// A place for a node, which the caller fills.

@@ -1,19 +1,29 @@
 //! From a block's hash to its place: which node, and where in its run.
 //!
-//! Eight bytes a slot: the hash itself is in the run, the slot has 16 bits of it. Many small open-addressed
-//! shards with robin-hood order instead of one big table: a shard grows by a quarter at a time and without
-//! looking at the runs, so no insertion pays for moving a million entries, memory never doubles, and an
-//! index that shrinks gives memory back.
+//! Eight bytes a slot: the hash itself is in the run, the slot has 16 bits of it. Many small shards instead
+//! of one big table: a shard grows by a quarter at a time, in one pass and without looking at the runs, so
+//! no insertion pays for moving a million entries, memory never doubles, and an index that shrinks gives
+//! memory back.
+//!
+//! A shard is an array with gaps, sorted by tag: an entry is at its home, which its tag alone decides, or
+//! as soon after it as there is room. A search ends at the first gap or higher tag, and a growing shard is
+//! copied from left to right.
 
 use crate::block::BlockHash;
 
 const EMPTY: u64 = u64::MAX;
 
 /// Entries in one shard of a full index. More would make equal 16-bit tags, and so reads of runs, frequent.
-const SHARD: usize = 1024;
+const SHARD: usize = 4096;
+
+/// Shards of the largest table, which takes 1.5 MiB empty. Beyond it shards have more entries.
+const MAX_SHARDS: usize = 1 << 16;
 
 /// Bytes of budget that a block takes at least.
 const BLOCK_BYTES: usize = 20;
+
+/// Blocks that [`Table::warm`] is worth calling for at once.
+pub(super) const WARM: usize = 32;
 
 /// Where a block is.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -32,15 +42,17 @@ pub(super) struct Table {
 
 #[derive(Clone, Debug, Default)]
 struct Shard {
-    /// `node << 32 | offset << 16 | tag`, or [`EMPTY`]; ordered by tag within a cluster.
+    /// `node << 32 | offset << 16 | tag`, or [`EMPTY`]; the last one always is. Homes come first, then room
+    /// for entries that are beyond the last home.
     slots: Box<[u64]>,
-    used: usize,
+    homes: u32,
+    used: u32,
 }
 
 impl Table {
     /// A table for an index of `max_bytes`.
     pub(super) fn new(max_bytes: usize) -> Table {
-        let shards = (max_bytes / BLOCK_BYTES / SHARD).max(1).next_power_of_two().min(1 << 24);
+        let shards = (max_bytes / BLOCK_BYTES / SHARD).clamp(1, MAX_SHARDS).next_power_of_two();
         let shards = vec![Shard::default(); shards].into_boxed_slice();
         Table { shard_bits: shards.len().trailing_zeros(), shards, slots: 0, len: 0 }
     }
@@ -58,14 +70,11 @@ impl Table {
         size_of_val(&*self.shards) + self.shards.iter().map(|shard| size_of_val(&*shard.slots)).sum::<usize>()
     }
 
-    /// Compares the counts with what is there.
+    /// Compares the counts and the order with what is there.
     pub(super) fn check(&self) -> Result<(), String> {
         let mut len = 0;
         for (at, shard) in self.shards.iter().enumerate() {
-            let used = shard.slots.iter().filter(|&&slot| slot != EMPTY).count();
-            if used != shard.used {
-                return Err(format!("shard {at} has {used} entries, {} counted", shard.used));
-            }
+            let used = shard.check().map_err(|error| format!("shard {at}: {error}"))?;
             len += used;
         }
         if len == self.len {
@@ -79,34 +88,50 @@ impl Table {
     #[inline]
     pub(super) fn find(&self, hash: BlockHash, is: impl Fn(Place) -> bool) -> Option<Place> {
         let (shard, tag) = self.split(hash);
-        let found = self.shards[shard].probe(tag, |slot| is(place_of(slot)))?;
-        Some(place_of(self.shards[shard].slots[found]))
+        let shard = &self.shards[shard];
+        shard.search(tag, |slot| is(place_of(slot))).ok().map(|at| place_of(shard.slots[at]))
     }
 
     /// Bytes that inserting `hash` allocates.
+    #[inline]
     pub(super) fn growth(&self, hash: BlockHash) -> usize {
         let shard = &self.shards[self.split(hash).0];
-        if shard.full() { (roomy(shard.used + 1) - shard.slots.len()) * size_of::<u64>() } else { 0 }
+        if shard.has_room() { 0 } else { (shard.grown().1 - shard.slots.len()) * size_of::<u64>() }
     }
 
-    /// Adds `hash`, which must not be there.
-    pub(super) fn insert(&mut self, hash: BlockHash, place: Place) {
+    /// Reads what adding or removing `hashes` will read, so that the processor waits for memory once and not each time.
+    #[inline]
+    pub(super) fn warm(&self, hashes: &[BlockHash]) {
+        let slot = |&hash: &BlockHash| {
+            let (shard, tag) = self.split(hash);
+            let shard = &self.shards[shard];
+            shard.slots.get(home(tag, shard.homes)).copied().unwrap_or(0)
+        };
+        std::hint::black_box(hashes.iter().map(slot).fold(0, u64::wrapping_add));
+    }
+
+    /// Adds `hash`, unless `is` holds for a place that it has; false then.
+    #[inline]
+    pub(super) fn insert(&mut self, hash: BlockHash, place: Place, is: impl Fn(Place) -> bool) -> bool {
         let (shard, tag) = self.split(hash);
         let shard = &mut self.shards[shard];
-        if shard.full() {
-            self.slots += shard.resize(roomy(shard.used + 1));
+        if !shard.has_room() {
+            let (homes, slots) = shard.grown();
+            self.slots += slots - shard.slots.len();
+            shard.resize(homes, slots);
         }
-        shard.place(slot_of(place, tag));
-        shard.used += 1;
+        let Err(at) = shard.search(tag, |slot| is(place_of(slot))) else { return false };
+        shard.put(at, slot_of(place, tag));
         self.len += 1;
+        true
     }
 
     /// Moves `hash` from one place to another.
     pub(super) fn replace(&mut self, hash: BlockHash, old: Place, new: Place) {
         let (shard, tag) = self.split(hash);
         let (shard, old) = (&mut self.shards[shard], slot_of(old, tag));
-        if let Some(found) = shard.probe(tag, |slot| slot == old) {
-            shard.slots[found] = slot_of(new, tag);
+        if let Ok(at) = shard.search(tag, |slot| slot == old) {
+            shard.slots[at] = slot_of(new, tag);
         }
     }
 
@@ -114,16 +139,15 @@ impl Table {
     pub(super) fn remove(&mut self, hash: BlockHash, place: Place) {
         let (shard, tag) = self.split(hash);
         let (shard, old) = (&mut self.shards[shard], slot_of(place, tag));
-        let Some(found) = shard.probe(tag, |slot| slot == old) else { return };
-        shard.take(found);
-        shard.used -= 1;
+        let Ok(at) = shard.search(tag, |slot| slot == old) else { return };
+        shard.take(at);
         self.len -= 1;
-        if shard.used * 5 < shard.slots.len() * 2 {
+        if shard.sparse() {
             let before = shard.slots.len();
-            let wanted = if shard.used == 0 { 0 } else { roomy(shard.used) };
-            if wanted < before {
-                shard.resize(wanted);
-                self.slots -= before - wanted;
+            let (homes, slots) = shard.shrunk();
+            if slots < before {
+                shard.resize(homes, slots);
+                self.slots -= before - slots;
             }
         }
     }
@@ -137,90 +161,129 @@ impl Table {
 }
 
 impl Shard {
-    /// No room without growing: four fifths are used.
-    fn full(&self) -> bool {
-        (self.used + 1) * 5 > self.slots.len() * 4
-    }
-
-    /// The slot of this tag for which `is` holds.
+    /// Whether one more entry fits: at most four fifths of the homes are used then, and the last slot stays
+    /// empty wherever the entry goes.
     #[inline]
-    fn probe(&self, tag: u16, is: impl Fn(u64) -> bool) -> Option<usize> {
-        let slots = &self.slots;
-        if slots.is_empty() {
-            return None;
+    fn has_room(&self) -> bool {
+        match self.slots.len().checked_sub(2) {
+            Some(last) => (self.used + 1) * 5 <= self.homes * 4 && self.slots[last] == EMPTY,
+            None => false,
         }
-        let mut at = home(tag, slots.len());
-        for distance in 0.. {
-            let slot = slots[at];
-            if slot as u16 == tag && slot != EMPTY && is(slot) {
-                return Some(at);
-            }
-            if slot == EMPTY || self.distance(at) < distance {
-                return None;
-            }
-            at = self.next(at);
-        }
-        None
     }
 
-    /// Puts `slot` where robin-hood order wants it; there is room.
-    fn place(&mut self, mut slot: u64) {
-        let (mut at, mut distance) = (home(slot as u16, self.slots.len()), 0);
-        while self.slots[at] != EMPTY {
-            let there = self.distance(at);
-            if there < distance {
-                std::mem::swap(&mut slot, &mut self.slots[at]);
-                distance = there;
-            }
-            at = self.next(at);
-            distance += 1;
-        }
-        self.slots[at] = slot;
+    /// Fewer than two fifths of the homes are used.
+    fn sparse(&self) -> bool {
+        self.used * 5 < self.homes * 2
     }
 
-    /// Empties the slot at `at`, and moves what follows one back.
+    /// The slot of this tag for which `is` holds, or else the place for one more of it.
+    #[inline]
+    fn search(&self, tag: u16, is: impl Fn(u64) -> bool) -> Result<usize, usize> {
+        let mut at = home(tag, self.homes);
+        while let Some(&slot) = self.slots.get(at) {
+            // An empty slot has the highest tag: a search for that one has to look at the whole slot.
+            if slot as u16 >= tag {
+                if slot as u16 > tag || slot == EMPTY {
+                    break;
+                }
+                if is(slot) {
+                    return Ok(at);
+                }
+            }
+            at += 1;
+        }
+        Err(at)
+    }
+
+    /// Puts a slot at `at`, and moves what is there up to the next gap.
+    #[inline]
+    fn put(&mut self, at: usize, slot: u64) {
+        let mut moved = slot;
+        for slot in &mut self.slots[at..] {
+            std::mem::swap(slot, &mut moved);
+            if moved == EMPTY {
+                break;
+            }
+        }
+        self.used += 1;
+    }
+
+    /// Empties the slot at `at`, and moves what is beyond its home back.
+    #[inline]
     fn take(&mut self, mut at: usize) {
-        loop {
-            let next = self.next(at);
-            if self.slots[next] == EMPTY || self.distance(next) == 0 {
-                self.slots[at] = EMPTY;
-                return;
-            }
-            self.slots[at] = self.slots[next];
-            at = next;
+        while let Some(&next) = self.slots.get(at + 1)
+            && next != EMPTY
+            && home(next as u16, self.homes) <= at
+        {
+            self.slots[at] = next;
+            at += 1;
         }
+        self.slots[at] = EMPTY;
+        self.used -= 1;
     }
 
-    /// Rebuilds with `len` slots; gives how many more there are.
-    fn resize(&mut self, len: usize) -> usize {
-        let old = std::mem::replace(&mut self.slots, vec![EMPTY; len].into_boxed_slice());
+    /// Homes and slots for one more entry: a quarter more homes, or more room beyond the last one.
+    fn grown(&self) -> (u32, usize) {
+        let full = (self.used + 1) * 5 > self.homes * 4;
+        let homes = if full { roomy(self.used + 1) } else { self.homes };
+        (homes, self.extent(homes).max(self.slots.len() + 1))
+    }
+
+    /// Homes and slots for the entries that are left.
+    fn shrunk(&self) -> (u32, usize) {
+        let homes = if self.used == 0 { 0 } else { roomy(self.used) };
+        (homes, if self.used == 0 { 0 } else { self.extent(homes) })
+    }
+
+    /// Slots that the entries take with so many homes, and a few more.
+    fn extent(&self, homes: u32) -> usize {
+        let place = |next: usize, &slot: &u64| next.max(home(slot as u16, homes)) + 1;
+        let end = self.slots.iter().filter(|&&slot| slot != EMPTY).fold(0, place);
+        end.max(homes as usize) + 3 + homes as usize / 64
+    }
+
+    /// Rebuilds with so many homes and slots.
+    fn resize(&mut self, homes: u32, slots: usize) {
+        let old = std::mem::replace(&mut self.slots, vec![EMPTY; slots].into_boxed_slice());
+        self.homes = homes;
+        let mut next = 0;
         for &slot in old.iter().filter(|&&slot| slot != EMPTY) {
-            self.place(slot);
+            next = next.max(home(slot as u16, homes));
+            self.slots[next] = slot;
+            next += 1;
         }
-        len.saturating_sub(old.len())
     }
 
-    /// How far the slot at `at` is from its home.
-    #[inline]
-    fn distance(&self, at: usize) -> usize {
-        let home = home(self.slots[at] as u16, self.slots.len());
-        if at >= home { at - home } else { at + self.slots.len() - home }
-    }
-
-    #[inline]
-    fn next(&self, at: usize) -> usize {
-        if at + 1 == self.slots.len() { 0 } else { at + 1 }
+    /// The number of entries, where they are in order and as many as counted.
+    fn check(&self) -> Result<usize, String> {
+        let (mut used, mut last, mut gap) = (0, 0, true);
+        for (at, &slot) in self.slots.iter().enumerate() {
+            let tag = slot as u16;
+            if slot != EMPTY {
+                let home = home(tag, self.homes);
+                if tag < last || at < home || (gap && at > home) {
+                    return Err(format!("tag {tag} is at {at}, its home is {home}, after tag {last}"));
+                }
+                (used, last) = (used + 1, tag);
+            }
+            gap = slot == EMPTY;
+        }
+        if used == self.used as usize && gap {
+            Ok(used)
+        } else {
+            Err(format!("{used} entries, {} counted", self.used))
+        }
     }
 }
 
-/// The slot where a tag is looked for first, of `len`.
+/// The slot where a tag is looked for first.
 #[inline]
-fn home(tag: u16, len: usize) -> usize {
-    (usize::from(tag) * len) >> 16
+fn home(tag: u16, homes: u32) -> usize {
+    ((u64::from(tag) * u64::from(homes)) >> 16) as usize
 }
 
-/// Slots for `used` entries with room for a quarter more.
-fn roomy(used: usize) -> usize {
+/// Homes for `used` entries with room for a quarter more.
+fn roomy(used: u32) -> u32 {
     (used * 25).div_ceil(16).max(8)
 }
 
@@ -260,14 +323,17 @@ mod tests {
                     }
                     (_, None) => {
                         let (growth, before) = (table.growth(hash), table.bytes());
-                        table.insert(hash, place);
+                        prop_assert!(table.insert(hash, place, |place| place.offset == key as u16));
                         prop_assert_eq!(table.bytes() - before, growth);
                         model.insert(key, place);
                     }
-                    _ => {}
+                    (_, Some(_)) => {
+                        prop_assert!(!table.insert(hash, place, |place| place.offset == key as u16));
+                    }
                 }
                 prop_assert_eq!(table.len(), model.len());
-                prop_assert_eq!(table.slots, table.shards.iter().map(|shard| shard.slots.len()).sum::<usize>());
+                prop_assert_eq!(table.bytes(), table.recount());
+                prop_assert_eq!(table.check(), Ok(()));
             }
             for key in 0..300_u64 {
                 // Offsets are the keys here, so that an equal tag of another key is told apart.
@@ -282,7 +348,8 @@ mod tests {
         let mut table = Table::new(1 << 20);
         let empty = table.bytes();
         for key in 0..50_000 {
-            table.insert(BlockHash(key), Place { node: key as u32, offset: 0 });
+            assert!(table.insert(BlockHash(key), Place { node: key as u32, offset: 0 }, |place| place.node
+                == key as u32));
         }
         assert!(table.bytes() - empty <= 50_000 * 14, "{} bytes", table.bytes() - empty);
         for key in 0..50_000 {

@@ -2,7 +2,7 @@
 
 use super::PrefixIndex;
 use super::node::NIL;
-use super::table::Place;
+use super::table::{Place, WARM};
 use crate::block::BlockHash;
 
 impl PrefixIndex {
@@ -72,10 +72,14 @@ impl PrefixIndex {
     fn trim(&mut self, id: u32, len: usize) {
         let node = &mut self.slab[id];
         let before = node.heap_bytes();
-        while node.run.len() > len
-            && let Some(hash) = node.run.pop()
-        {
-            self.table.remove(hash, Place { node: id, offset: node.offset(node.run.len()) });
+        while node.run.len() > len {
+            let from = len.max(node.run.len().saturating_sub(WARM));
+            self.table.warm(&node.run[from..]);
+            while node.run.len() > from
+                && let Some(hash) = node.run.pop()
+            {
+                self.table.remove(hash, Place { node: id, offset: node.offset(node.run.len()) });
+            }
         }
         if node.run.capacity() > 2 * node.run.len() {
             node.run.shrink_to_fit();

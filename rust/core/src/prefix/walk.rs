@@ -2,7 +2,6 @@
 
 use super::PrefixIndex;
 use super::node::NIL;
-use super::table::Place;
 use crate::block::BlockHash;
 
 /// How far a walk came.
@@ -25,11 +24,7 @@ impl PrefixIndex {
     /// The node of a block and its index in the run.
     #[inline]
     pub(super) fn find(&self, hash: BlockHash) -> Option<(u32, usize)> {
-        let is = |place: Place| {
-            let node = &self.slab[place.node];
-            node.run.get(node.index(place.offset)) == Some(&hash)
-        };
-        let place = self.table.find(hash, is)?;
+        let place = self.table.find(hash, |place| self.slab.is(place, hash))?;
         Some((place.node, self.slab[place.node].index(place.offset)))
     }
 
