@@ -78,6 +78,11 @@ impl Node {
         self.holders.binary_search_by_key(&worker, |holder| holder.worker)
     }
 
+    /// The entry of `worker`.
+    pub(super) fn holder(&self, worker: u32) -> Option<&Holder> {
+        self.position(worker).ok().map(|place| &self.holders[place])
+    }
+
     pub(super) fn span(&self, worker: u32) -> Span {
         self.position(worker).map(|i| self.holders[i].span()).unwrap_or_default()
     }

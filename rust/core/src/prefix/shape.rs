@@ -87,7 +87,9 @@ impl PrefixIndex {
             upper.run.reserve_exact(lower.run.len() + slack);
         }
         upper.run.append(&mut lower.run);
-        for (holder, below) in upper.holders.iter_mut().zip(&lower.holders) {
+        for below in &lower.holders {
+            let Ok(place) = upper.position(below.worker) else { continue };
+            let holder = &mut upper.holders[place];
             let (above, rest) = (holder.span(), below.span());
             let confirmed = if above.confirmed == at { at + rest.confirmed } else { above.confirmed };
             holder.set(Span::new(confirmed, at + rest.held, rest.expires));
@@ -108,17 +110,17 @@ impl PrefixIndex {
 
     /// Whether `l`, the only child of `u`, and `u` have the shape of one node.
     ///
-    /// Both have the same holders, who hold all of the upper run. Where both parts are predicted they
-    /// expire together and nothing of the worker was touched between them.
+    /// Who holds some of the lower run holds all of the upper one; others may hold a part of that. Where a worker
+    /// has predictions in both, they expire together and nothing of the worker was touched between them.
     pub(super) fn mergeable(&self, u: u32, l: u32) -> bool {
         let (upper, lower) = (&self.slab[u], &self.slab[l]);
         let at = upper.run.len();
         at + lower.run.len() <= MAX_RUN
-            && upper.holders.len() == lower.holders.len()
-            && upper.holders.iter().zip(&lower.holders).all(|(above, below)| {
+            && lower.holders.iter().all(|below| {
+                let Some(above) = upper.holder(below.worker) else { return false };
                 let follows = below.confirmed == 0 && above.expires == below.expires && below.next == u;
                 let all_confirmed = usize::from(above.confirmed) == at;
-                above.worker == below.worker && usize::from(above.held) == at && (all_confirmed || follows)
+                usize::from(above.held) == at && (all_confirmed || follows)
             })
     }
 
