@@ -5,6 +5,7 @@
 //!
 //! The second form is for counting instructions: run it with two counts and take the difference.
 
+#![allow(clippy::disallowed_methods, reason = "a bench reads the clock")]
 #![allow(clippy::print_stdout, reason = "a program that prints figures")]
 
 use std::hint::black_box;
