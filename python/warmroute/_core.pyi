@@ -484,9 +484,9 @@ class Proxy:
     def stats(self) -> dict[str, Any]:
         """Give the counters since the start; zeros before it.
 
-        Keys: `requests` (kind, then ending), `departures`, `retries`, `refusals`, the histograms `ttft`,
-        `duration` and `decision` (`bounds` in seconds, `counts` of each bucket alone and last of what is
-        above, `sum_seconds`), and plain counters.
+        Keys: `requests` (kind, then ending), `prompts` (how each was had), `departures`, `retries`,
+        `refusals`, the histograms `ttft`, `duration` and `decision` (`bounds` in seconds, `counts` of each
+        bucket alone and last of what is above, `sum_seconds`), and plain counters.
         """
 
     def drain(self, within_s: float) -> bool:

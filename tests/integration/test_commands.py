@@ -130,6 +130,7 @@ async def test_control_paths_answer_for_the_fleet(tmp_path: Path) -> None:
             page = (await router.get("/metrics")).body.decode()
             assert "warmroute_affinity_approximate 0.0" in page
             assert 'warmroute_requests_total{ending="2xx",kind="chat_completions"} 1.0' in page
+            assert 'warmroute_prompts_total{rung="local"} 1.0' in page
             assert 'warmroute_worker_ready{worker="one"} 1.0' in page
             assert (await router.get("/nothing")).status == 404
     finally:

@@ -80,7 +80,7 @@ PROCESS = (
     _gauge("draining", "1 while what runs is finished and nothing new is taken.", _one(lambda s: s.draining)),
     _gauge(
         "affinity_approximate",
-        "1 where no tokenizer is loaded, and prefixes are matched as text.",
+        "1 where there is no tokenizer or no chat template, and chats are matched as text.",
         _one(lambda s: s.approximate),
     ),
 )
@@ -155,6 +155,7 @@ PROXY = (
     _histogram("request_seconds", "From a request's head to the end of its reply.", _proxy("duration")),
     _histogram("decision_seconds", "To read a body and choose a worker.", _proxy("decision")),
     _counter("proxy_refusals", "Requests that the proxy refused itself.", _proxy_by("refusals"), "reason"),
+    _counter("prompts", "Requests routed, by how their prompt was had.", _proxy_by("prompts"), "rung"),
     _counter(
         "departures", "Clients that left before the end, by how far it was.", _proxy_by("departures"), "phase"
     ),

@@ -83,7 +83,7 @@ class _Server:
         self, router: Router, prompter: Prompter, fleet: Fleet, listen: ListenOptions, proxy: dict[str, Any]
     ) -> None:
         self._router = router
-        self._approximate = not prompter.has_tokenizer
+        self._approximate = not prompter.has_chat_template
         explain = Explain(router.explain, partial(router.explain_body, prompter))
         self._control = Control(router, fleet, Metrics(self._snapshot), explain)
         self.proxy = Proxy(

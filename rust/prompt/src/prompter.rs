@@ -22,6 +22,9 @@ pub enum Rung {
 }
 
 impl Rung {
+    /// Every rung, best first.
+    pub const ALL: [Rung; 4] = [Rung::ClientIds, Rung::Local, Rung::Text, Rung::LoadOnly];
+
     /// The name in metrics, explanations and response headers.
     pub fn as_str(self) -> &'static str {
         match self {

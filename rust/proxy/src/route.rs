@@ -81,6 +81,9 @@ pub(crate) async fn route(
         None => Question::new(shard, head, avoid).by_load(body),
     };
     shard.stats.decision.observe(began.elapsed());
+    if let Ok(routed) = &routed {
+        shard.stats.prompts[routed.rung as usize].one();
+    }
     routed
 }
 

@@ -9,7 +9,7 @@ use parking_lot::Mutex;
 use pyo3::prelude::*;
 use pyo3::types::{PyBytes, PyDict};
 use warmroute_core::router::SharedRouter;
-use warmroute_prompt::Prompter;
+use warmroute_prompt::{Prompter, Rung};
 use warmroute_proxy::{
     Control, ControlReply, ControlRequest, Ending, Histogram, Kind, Phase, Proxy, ProxyConfig, ProxyError,
     ProxyStats, RefusalKind, RetryReason,
@@ -145,6 +145,7 @@ fn stats<'py>(py: Python<'py>, stats: &ProxyStats) -> PyResult<Bound<'py, PyDict
         requests.set_item(kind.name(), named(py, Ending::ALL.iter().map(|ending| ending.name()), row)?)?;
     }
     dict.set_item("requests", requests)?;
+    dict.set_item("prompts", named(py, Rung::ALL.iter().map(|rung| rung.as_str()), &stats.prompts)?)?;
     dict.set_item("departures", named(py, Phase::ALL.iter().map(|phase| phase.name()), &stats.departures)?)?;
     dict.set_item("retries", named(py, RetryReason::ALL.iter().map(|each| each.name()), &stats.retries)?)?;
     dict.set_item("refusals", named(py, RefusalKind::ALL.iter().map(|kind| kind.name()), &stats.refusals)?)?;

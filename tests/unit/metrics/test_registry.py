@@ -55,6 +55,7 @@ ROUTER: dict[str, Any] = {
 TIMES = {"bounds": [0.1, 1.0], "counts": [1, 0, 0], "sum_seconds": 0.05}
 PROXY: dict[str, Any] = {
     "requests": {"chat_completions": {"2xx": 5, "4xx": 1}, "control": {"2xx": 9}},
+    "prompts": {"local": 5, "text": 0},
     "departures": {"stream": 1},
     "retries": {"connect": 2},
     "refusals": {"saturated": 3},

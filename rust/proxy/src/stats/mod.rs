@@ -3,7 +3,7 @@
 mod counter;
 
 use http::StatusCode;
-use warmroute_prompt::Endpoint;
+use warmroute_prompt::{Endpoint, Rung};
 
 pub(crate) use counter::{Counter, Times};
 pub use counter::{DECISION_SECONDS, Histogram, SECONDS};
@@ -145,6 +145,7 @@ labels! {
 #[derive(Debug)]
 pub(crate) struct Counters {
     pub(crate) requests: [[Counter; Ending::COUNT]; Kind::COUNT],
+    pub(crate) prompts: [Counter; Rung::ALL.len()],
     pub(crate) departures: [Counter; Phase::COUNT],
     pub(crate) retries: [Counter; RetryReason::COUNT],
     pub(crate) retries_denied: Counter,
@@ -172,6 +173,7 @@ impl Default for Counters {
     fn default() -> Counters {
         Counters {
             requests: std::array::from_fn(|_| counters()),
+            prompts: counters(),
             departures: counters(),
             retries: counters(),
             retries_denied: Counter::default(),
@@ -198,6 +200,8 @@ impl Default for Counters {
 pub struct ProxyStats {
     /// Requests that ended, by [`Kind`] and [`Ending`] in the order of their `ALL`.
     pub requests: [[u64; Ending::COUNT]; Kind::COUNT],
+    /// Requests that were routed, by how their prompt was had, in the order of [`Rung::ALL`].
+    pub prompts: [u64; Rung::ALL.len()],
     /// Clients that left, by [`Phase`].
     pub departures: [u64; Phase::COUNT],
     /// Requests sent once more to another worker, by [`RetryReason`].
@@ -240,6 +244,7 @@ impl Counters {
         for (sums, row) in stats.requests.iter_mut().zip(&self.requests) {
             add(sums, row);
         }
+        add(&mut stats.prompts, &self.prompts);
         add(&mut stats.departures, &self.departures);
         add(&mut stats.retries, &self.retries);
         add(&mut stats.refusals, &self.refusals);
