@@ -6,6 +6,7 @@ import contextlib
 import json
 import random
 import subprocess
+import sys
 from collections.abc import Iterator
 from dataclasses import dataclass
 from pathlib import Path
@@ -25,16 +26,22 @@ _WORDS = [
 
 @dataclass(frozen=True)
 class Shape:
-    """A kind of request: the size of its system prompt, and the chunks of its stream (0: one JSON)."""
+    """A kind of request: the size of its system prompt, the events of its reply, and who sends them."""
 
     name: str
     prompt_kb: int
-    chunks: int
+    events: int = 0  # none: one JSON
+    one_by_one: bool = False
 
 
 SHAPES = {
     shape.name: shape
-    for shape in (Shape("chat-120k", 120, 0), Shape("chat-2k", 2, 0), Shape("stream-120", 2, 120))
+    for shape in (
+        Shape("chat-120k", 120),
+        Shape("chat-2k", 2),
+        Shape("stream-120", 2, 120),
+        Shape("chunks-120", 2, 120, one_by_one=True),
+    )
 }
 
 
@@ -57,7 +64,7 @@ def bodies(shape: Shape, seed: int) -> list[bytes]:
         json.dumps(
             {
                 "model": "m",
-                "stream": bool(shape.chunks),
+                "stream": bool(shape.events),
                 "max_tokens": 120,
                 "messages": [
                     {"role": "system", "content": systems[index % TENANTS]},
@@ -70,12 +77,20 @@ def bodies(shape: Shape, seed: int) -> list[bytes]:
 
 
 @contextlib.contextmanager
-def static_workers(folder: Path, ports: list[int], shape: Shape) -> Iterator[None]:
-    """One nginx process that stands for a worker on each port: it reads the body and answers at once."""
+def workers(folder: Path, ports: list[int], shape: Shape) -> Iterator[None]:
+    """One process that stands for a worker on each port: it reads the body and answers at once."""
+    streams = [sys.executable, "-m", "bench.proxy.chunks", *map(str, ports)]
+    command = streams if shape.one_by_one else _static_workers(folder, ports, shape)
+    with process.running(command, folder / "workers.out"):
+        yield
+
+
+def _static_workers(folder: Path, ports: list[int], shape: Shape) -> list[str]:
+    """nginx, answering from a file."""
     folder.chmod(0o755)
-    reply = "reply.sse" if shape.chunks else "reply.json"
-    (folder / reply).write_text(_stream(shape.chunks) if shape.chunks else _plain())
-    kind = "text/event-stream" if shape.chunks else "application/json"
+    reply = "reply.sse" if shape.events else "reply.json"
+    (folder / reply).write_text(_stream(shape.events) if shape.events else _plain())
+    kind = "text/event-stream" if shape.events else "application/json"
     servers = "".join(_server(folder, port, reply, kind) for port in ports)
     config = folder / "workers.conf"
     config.write_text(
@@ -83,8 +98,7 @@ def static_workers(folder: Path, ports: list[int], shape: Shape) -> Iterator[Non
         "events { worker_connections 4096; }\n"
         f"http {{ access_log off; types {{ }} client_body_temp_path {folder}/workers-body;{servers} }}\n"
     )
-    with process.running(["nginx", "-p", str(folder), "-c", str(config)], folder / "workers.out"):
-        yield
+    return ["nginx", "-p", str(folder), "-c", str(config)]
 
 
 def write_wrk_script(folder: Path, requests: list[bytes], port: int) -> Path:
@@ -137,10 +151,10 @@ def _plain() -> str:
     return json.dumps({**reply, "choices": [choice], "usage": usage})
 
 
-def _stream(chunks: int) -> str:
+def _stream(events: int) -> str:
     chunk = {"id": "chatcmpl-1", "object": "chat.completion.chunk", "created": 1, "model": "m"}
     line = json.dumps({**chunk, "choices": [{"index": 0, "delta": {"content": "ok "}}]})
-    return f"data: {line}\n\n" * chunks + "data: [DONE]\n\n"
+    return f"data: {line}\n\n" * events + "data: [DONE]\n\n"
 
 
 def _server(folder: Path, port: int, reply: str, kind: str) -> str:

@@ -85,7 +85,7 @@ def _round(
         folder = Path(scratch)
         worker_ports = free_ports(WORKERS)
         requests = load.bodies(shape, seed)
-        with load.static_workers(folder, worker_ports, shape):
+        with load.workers(folder, worker_ports, shape):
             return [
                 (router.name, _sample(router, folder, worker_ports, requests, seconds)) for router in routers
             ]
