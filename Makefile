@@ -13,7 +13,7 @@ PYTHON  ?= $(firstword $(foreach p,python3 python3.14 python3.13 python3.12 pyth
 PROFILE ?= release
 DEMO    ?=
 PYTEST  ?=
-BENCHES := $(sort $(patsubst bench/%/run.py,%,$(wildcard bench/*/run.py)))
+BENCHES := $(sort $(notdir $(patsubst %/,%,$(dir $(wildcard bench/*/run.py bench/*/Cargo.toml)))))
 SOURCES := Cargo.toml Cargo.lock $(shell find rust -name fuzz -prune -o \( -name '*.rs' -o -name Cargo.toml \) -print)
 
 export VIRTUAL_ENV := $(abspath $(VENV))
@@ -53,7 +53,7 @@ format: $(VENV)/.tools ## Format Rust and Python
 bench: $(addprefix bench-,$(BENCHES)) ## Run every bench; results are JSON files under bench/
 
 bench-%: build $(VENV)/.bench-tools
-	$(PY) -m bench.$*.run
+	$(if $(wildcard bench/$*/Cargo.toml),cargo run --release --locked --manifest-path bench/$*/Cargo.toml,$(PY) -m bench.$*.run)
 
 .PHONY: bench-peers
 bench-peers: ## Install the routers that the proxy bench compares with, outside the checkout (0.4 GB)
