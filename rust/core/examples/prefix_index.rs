@@ -22,7 +22,7 @@ const SYSTEM: usize = 1800;
 
 /// Chained hashes of a prompt: the same `seed` and `shared` give the same first `shared` blocks.
 fn prompt(seed: u64, shared: usize, own: u64, len: usize) -> Vec<BlockHash> {
-    let mut hash = seed;
+    let mut hash = seed.wrapping_mul(0xD6E8_FEB8_6659_FD93) + 1;
     let mut chain = |symbol: u64| {
         hash = (hash ^ symbol).wrapping_mul(0x9FB2_1C65_1E98_DF25);
         hash ^= hash >> 32;

@@ -100,6 +100,21 @@ fn a_parent_must_be_known_from_some_worker() {
 }
 
 #[test]
+fn a_block_counts_only_after_the_one_before_it() {
+    let (mut index, blocks) = (index(1 << 20), alone(1, 10));
+    index.store(A, None, &blocks[..4], at(0)).unwrap();
+    // A second branch, so that the first four are a node with children.
+    index.store(A, None, &prompt(1, 4, 2, 10), at(0)).unwrap();
+    index.store(A, Some(blocks[3]), &blocks[4..], at(0)).unwrap();
+    let skipping = [&blocks[..2], &blocks[4..]].concat();
+    assert_eq!(overlap(&index, A, &skipping, 0), (2, 2));
+    assert_eq!(overlap(&index, A, &blocks[4..], 0), (0, 0));
+    index.predict(B, &skipping, at(0), NEVER);
+    assert_eq!(overlap(&index, B, &blocks, 0), (2, 0));
+    index.check().unwrap();
+}
+
+#[test]
 fn a_worker_that_leaves_or_restarts_holds_nothing() {
     let (mut index, blocks) = (index(1 << 20), alone(1, 10));
     for slot in [A, B] {
@@ -164,6 +179,30 @@ fn the_capacity_keeps_the_most_recent_predictions_and_their_first_blocks() {
     index.store(A, None, &alone(7, 200), at(7)).unwrap();
     index.predict(A, &prompt(7, 200, 5, 230), at(8), NEVER);
     assert_eq!((overlap(&index, A, &prompt(7, 200, 5, 230), 9), index.blocks(A)), ((230, 200), (200, 35)));
+}
+
+#[test]
+fn the_capacity_takes_what_was_touched_first_from_a_path_in_parts() {
+    // A prompt, another, and the first part of the first again: its second part is the oldest.
+    let (mut index, blocks) = (index(1 << 20), alone(1, 4));
+    index.predict(A, &blocks, at(0), at(9));
+    index.predict(A, &alone(2, 3), at(0), at(9));
+    index.predict(A, &blocks[..2], at(0), at(9));
+    index.set_capacity(A, Some(4));
+    assert_eq!((overlap(&index, A, &blocks, 0).0, overlap(&index, A, &alone(2, 3), 0).0), (2, 2));
+    index.check().unwrap();
+}
+
+#[test]
+fn the_capacity_takes_last_blocks_first_also_where_they_expire_earlier() {
+    let (mut index, blocks) = (index(1 << 20), alone(1, 8));
+    index.store(B, None, &blocks, at(0)).unwrap();
+    index.predict(A, &blocks[..4], at(0), at(90));
+    index.predict(A, &blocks, at(0), at(50));
+    index.set_capacity(A, Some(6));
+    assert_eq!(overlap(&index, A, &blocks, 49).0, 6);
+    assert_eq!(overlap(&index, A, &blocks, 50).0, 4);
+    index.check().unwrap();
 }
 
 /// Longer than one node may be, and than 16 bits count.

@@ -35,9 +35,10 @@ impl PrefixIndex {
     /// Drops the oldest leaf, and the nodes above it that only it kept; false where the path is all there is.
     fn evict(&mut self, guard: u32) -> bool {
         let leaf = self.oldest;
-        if leaf == NIL || leaf == guard || self.slab[leaf].children > 0 {
+        if leaf == NIL || leaf == guard {
             return false;
         }
+        debug_assert_eq!(self.slab[leaf].children, 0, "a parent is newer than its children");
         self.counters.evicted_blocks += self.slab[leaf].run.len() as u64;
         let parent = self.parent_of(leaf);
         while let Some(worker) = self.slab[leaf].holders.last().map(|holder| holder.worker) {

@@ -75,7 +75,7 @@ fn operation(capacities: bool) -> impl Strategy<Value = Operation> {
     };
     use Operation::*;
     prop_oneof![
-        12 => (worker(), path(), 0_u64..20).prop_map(|(worker, prompt, lifetime)| Predict { worker, prompt, lifetime }),
+        12 => (worker(), path(), 0_u64..30).prop_map(|(worker, prompt, lifetime)| Predict { worker, prompt, lifetime }),
         10 => (worker(), path().prop_flat_map(from)).prop_map(|(worker, (path, from))| Store { worker, path, from }),
         6 => (worker(), path()).prop_map(|(worker, path)| Remove { worker, path }),
         6 => (worker(), path(), 1_usize..6).prop_map(|(worker, path, blocks)| RemoveTail { worker, path, blocks }),
@@ -100,7 +100,8 @@ struct Pair {
 }
 
 impl Pair {
-    fn new(max_bytes: usize, fault: Option<Fault>) -> Pair {
+    /// Three workers; the fourth comes later.
+    fn new(max_bytes: usize, capacities: [Option<u32>; 3], fault: Option<Fault>) -> Pair {
         let mut pair = Pair {
             index: PrefixIndex::new(max_bytes),
             reference: Reference { fault, ..Reference::default() },
@@ -108,8 +109,8 @@ impl Pair {
             prompts: Vec::new(),
             overlaps: Overlaps::new(),
         };
-        for worker in 0..WORKERS - 1 {
-            pair.apply(&Operation::AddWorker { worker, capacity: None });
+        for (worker, capacity) in (0..).zip(capacities) {
+            pair.apply(&Operation::AddWorker { worker, capacity });
         }
         pair
     }
@@ -124,8 +125,10 @@ impl Pair {
         let (now, index, reference) = (self.time(0), &mut self.index, &mut self.reference);
         match *operation {
             Predict { worker, ref prompt, lifetime } => {
-                index.predict(Slot(worker), &hashes(prompt), now, Time::from_nanos(self.now + lifetime));
-                reference.predict(worker, prompt, self.now, self.now + lifetime);
+                // Few different moments, so that some predictions expire together.
+                let expires = (self.now + lifetime) / 8 * 8;
+                index.predict(Slot(worker), &hashes(prompt), now, Time::from_nanos(expires));
+                reference.predict(worker, prompt, self.now, expires);
                 self.prompts.push(prompt.clone());
             }
             Store { worker, ref path, from } => {
@@ -216,8 +219,9 @@ impl Pair {
         nodes.filter(|node| node.longest() > 0).map(|node| (node.touched, node.run.clone())).collect()
     }
 
-    /// Nothing was evicted that is younger than something that stayed, what the operation used aside.
-    fn compare_order(&self, before: &[(Time, Vec<BlockHash>)], operation: &Operation) {
+    /// Nothing was evicted that is younger than something that stayed, and nothing stayed where the budget
+    /// cut a prompt short; what the operation used aside.
+    fn compare_order(&self, before: &[(Time, Vec<BlockHash>)], stats: IndexStats, operation: &Operation) {
         let used = match operation {
             Operation::Predict { prompt, .. } => hashes(prompt),
             Operation::Store { path, .. } => hashes(path),
@@ -229,6 +233,8 @@ impl Pair {
         let oldest = stayed.iter().map(|(touched, _)| *touched).min().unwrap_or(Time::MAX);
         let youngest = evicted.iter().map(|(touched, _)| *touched).max().unwrap_or(Time::ZERO);
         assert!(youngest <= oldest, "evicted {youngest:?} and kept {oldest:?}");
+        let cut = self.index.stats().cut_blocks > stats.cut_blocks;
+        assert!(!cut || stayed.is_empty(), "a prompt was cut, and {stayed:?} stayed");
     }
 
     /// Every pair, every count and every overlap is equal.
@@ -288,7 +294,7 @@ fn check(outcome: Result<(), Inconsistency>) {
 }
 
 fn play(operations: &[Operation], fault: Option<Fault>) {
-    let mut pair = Pair::new(1 << 20, fault);
+    let mut pair = Pair::new(1 << 20, [Some(12), Some(30), None], fault);
     for operation in operations {
         pair.apply(operation);
         pair.compare();
@@ -308,19 +314,19 @@ fn play(operations: &[Operation], fault: Option<Fault>) {
 }
 
 proptest! {
-    #![proptest_config(Config { cases: 400, ..Config::default() })]
+    #![proptest_config(Config { cases: 500, ..Config::default() })]
 
     #[test]
-    fn equals_the_reference(operations in prop::collection::vec(operation(true), 1..80)) {
+    fn equals_the_reference(operations in prop::collection::vec(operation(true), 1..160)) {
         play(&operations, None);
     }
 
     #[test]
     fn a_small_budget_only_forgets(
         max_bytes in 600_usize..16_000,
-        operations in prop::collection::vec(operation(false), 1..80),
+        operations in prop::collection::vec(operation(false), 1..160),
     ) {
-        let mut pair = Pair::new(max_bytes, None);
+        let mut pair = Pair::new(max_bytes, [None; 3], None);
         for operation in &operations {
             pair.now += 1;
             let (before, stats) = (pair.leaves(), pair.index.stats());
@@ -331,7 +337,7 @@ proptest! {
                 pair.forget_evicted();
             }
             pair.compare();
-            pair.compare_order(&before, operation);
+            pair.compare_order(&before, stats, operation);
         }
         pair.index.expire(pair.time(0), usize::MAX);
         check(pair.index.check_trimmed());
@@ -350,7 +356,7 @@ fn a_mistake_in_the_reference_is_found() {
     ] {
         let config =
             Config { cases: 400, max_shrink_iters: 0, failure_persistence: None, ..Config::default() };
-        let operations = prop::collection::vec(operation(true), 1..80);
+        let operations = prop::collection::vec(operation(true), 1..160);
         let outcome = TestRunner::new(config).run(&operations, |operations| {
             play(&operations, Some(fault));
             Ok(())

@@ -7,7 +7,7 @@ use crate::block::BlockHash;
 
 impl PrefixIndex {
     /// Gives the tree around `id` its smallest shape: no blocks at the end of a leaf that nobody holds, no
-    /// leaf that nobody holds, no two nodes where one would do.
+    /// leaf that nobody holds, no only child apart that `id` could have in itself.
     ///
     /// Gives the node that has `id`'s blocks then, or else the nearest one above; none where none is left.
     pub(super) fn tidy(&mut self, id: u32) -> Option<u32> {
@@ -17,12 +17,6 @@ impl PrefixIndex {
             && self.mergeable(id, child)
         {
             id = self.merge(id, child);
-        }
-        if let Some(parent) = self.parent_of(id)
-            && self.slab[parent].children == 1
-            && self.mergeable(parent, id)
-        {
-            id = self.merge(parent, id);
         }
         Some(id)
     }
