@@ -19,7 +19,8 @@ use tokio::time::MissedTickBehavior;
 
 use crate::serve::serve;
 use crate::shard::{SWEEP_MS, Shard};
-use crate::socket::{Client, Stream};
+use crate::socket::{Call, Client, Stream};
+use crate::upstream;
 
 /// Connections that wait in the kernel until they are accepted.
 const BACKLOG: i32 = 1024;
@@ -47,6 +48,10 @@ pub(crate) fn listen(address: SocketAddr) -> io::Result<std::net::TcpListener> {
     socket.set_reuse_address(true)?;
     #[cfg(unix)]
     socket.set_reuse_port(true)?;
+    // Connections inherit both from their listener. Without the first a small last chunk would wait for the
+    // acknowledgement of the one before; without the second a client whose machine is gone would never leave.
+    socket.set_tcp_nodelay(true)?;
+    socket.set_tcp_keepalive(&upstream::keepalive())?;
     socket.set_nonblocking(true)?;
     socket.bind(&address.into())?;
     socket.listen(BACKLOG)?;
@@ -70,8 +75,9 @@ pub(crate) fn run(
         let shard = Rc::new(shard);
         tokio::task::spawn_local(sweep(Rc::clone(&shard)));
         let mut orders = orders;
-        accept(&shard, &listener, orders.clone()).await;
-        accept_rest(&shard, listener, &mut orders).await;
+        accept(&shard, &listener, &mut orders).await;
+        shard.drain();
+        accept_rest(&shard, listener).await;
         finish(&shard, orders).await;
         Ok(shard.open() == 0)
     });
@@ -90,19 +96,18 @@ async fn sweep(shard: Rc<Shard>) {
 }
 
 /// Takes connections until the order changes.
-async fn accept(shard: &Rc<Shard>, listener: &TcpListener, orders: watch::Receiver<Order>) {
+async fn accept(shard: &Rc<Shard>, listener: &TcpListener, orders: &mut watch::Receiver<Order>) {
     let config = shard.config();
-    let mut changed = orders.clone();
     let most = (config.max_connections as usize).div_ceil(config.thread_count());
     loop {
         let connection = tokio::select! {
             biased;
-            _ = changed.changed() => return,
+            _ = orders.changed() => return,
             connection = listener.accept(), if shard.open() < most => connection,
             () = tokio::time::sleep(ACCEPT_PAUSE), if shard.open() >= most => continue,
         };
         match connection {
-            Ok((socket, _)) => start(shard, socket, orders.clone(), false),
+            Ok((socket, _)) => start(shard, socket, false),
             // One client's failure is no reason to stop; a lack of files or memory passes.
             Err(error) if is_clients(&error) => {}
             Err(_) => tokio::time::sleep(ACCEPT_PAUSE).await,
@@ -116,23 +121,19 @@ fn is_clients(error: &io::Error) -> bool {
 }
 
 /// Takes the connections that the kernel has completed already: their clients would see them reset.
-async fn accept_rest(shard: &Rc<Shard>, listener: TcpListener, orders: &mut watch::Receiver<Order>) {
-    // Seen: a connection that is taken during a drain is told by `last` that its first request is its last.
-    orders.mark_unchanged();
+async fn accept_rest(shard: &Rc<Shard>, listener: TcpListener) {
     while let Poll::Ready(Ok((socket, _))) = poll_fn(|cx| Poll::Ready(listener.poll_accept(cx))).await {
-        start(shard, socket, orders.clone(), true);
+        start(shard, socket, true);
     }
 }
 
-fn start(shard: &Rc<Shard>, socket: TcpStream, orders: watch::Receiver<Order>, last: bool) {
-    // Without it a small last chunk would wait for the acknowledgement of the one before.
-    if socket.set_nodelay(true).is_err() {
-        return;
-    }
+fn start(shard: &Rc<Shard>, socket: TcpStream, last: bool) {
+    #[cfg(not(target_os = "linux"))]
+    let _ = socket.set_nodelay(true);
     let shard = Rc::clone(shard);
     let (key, client) = shard.enter(socket, last);
     let guest = Guest { shard, key };
-    tokio::task::spawn_local(async move { connection(&guest.shard, &client, orders).await });
+    tokio::task::spawn_local(async move { connection(&guest.shard, &client).await });
 }
 
 /// A connection in the shard's list, for as long as it is served.
@@ -148,7 +149,7 @@ impl Drop for Guest {
 }
 
 /// Serves one connection until either side ends it.
-async fn connection(shard: &Rc<Shard>, client: &Rc<Client>, mut orders: watch::Receiver<Order>) {
+async fn connection(shard: &Rc<Shard>, client: &Rc<Client>) {
     let service = service_fn(|request| serve(Rc::clone(shard), Rc::clone(client), request));
     let stream = TokioIo::new(Stream(Rc::clone(client)));
     let mut serving = pin!(
@@ -158,7 +159,6 @@ async fn connection(shard: &Rc<Shard>, client: &Rc<Client>, mut orders: watch::R
             .max_header_size(MAX_HEAD_BYTES)
             .serve_connection(stream, service)
     );
-    let mut draining = false;
     loop {
         tokio::select! {
             biased;
@@ -170,11 +170,11 @@ async fn connection(shard: &Rc<Shard>, client: &Rc<Client>, mut orders: watch::R
             }
             // Dropping what serves it drops the request, and with it the connection to the worker.
             () = client.departed() => return,
-            () = client.expired() => return,
-            _ = orders.changed(), if !draining => {
-                draining = true;
-                serving.as_mut().graceful_shutdown();
-            }
+            call = client.called() => match call {
+                Call::Drain => serving.as_mut().graceful_shutdown(),
+                Call::Expire => return,
+                Call::None => {}
+            },
         }
     }
 }

@@ -1,7 +1,9 @@
 //! A request's body, read whole.
 
 use std::cell::Cell;
+use std::error::Error;
 use std::future::poll_fn;
+use std::io;
 use std::pin::Pin;
 use std::rc::Rc;
 
@@ -19,8 +21,10 @@ pub(crate) enum BodyFault {
     TooLarge,
     /// Others take all the room that there is for bodies.
     NoRoom,
-    /// It broke off, or its chunks are malformed.
-    Broken,
+    /// Its chunks are malformed.
+    Malformed,
+    /// It broke off: the client is gone.
+    Cut,
 }
 
 /// How many bytes of bodies are held, and may be.
@@ -101,13 +105,21 @@ async fn next(incoming: &mut Incoming) -> Result<Option<Bytes>, BodyFault> {
     loop {
         match poll_fn(|cx| Pin::new(&mut *incoming).poll_frame(cx)).await {
             None => return Ok(None),
-            Some(Err(_)) => return Err(BodyFault::Broken),
+            Some(Err(error)) => return Err(fault(&error)),
             Some(Ok(frame)) => {
                 if let Ok(data) = frame.into_data() {
                     return Ok(Some(data));
                 }
             }
         }
+    }
+}
+
+fn fault(error: &hyper::Error) -> BodyFault {
+    let kind = error.source().and_then(|source| source.downcast_ref::<io::Error>()).map(io::Error::kind);
+    match kind {
+        Some(io::ErrorKind::InvalidInput | io::ErrorKind::InvalidData) => BodyFault::Malformed,
+        _ => BodyFault::Cut,
     }
 }
 

@@ -68,10 +68,10 @@ pub(crate) async fn forward(
         Ok(routed) => routed,
         Err(refusal) => return Err((refusal, exchange)),
     };
-    let tried = [routed.booking.decision().worker.id];
+    let first = Arc::clone(&routed.booking.decision().worker);
     let mut result = attempt(&shard, &ask, &mut exchange, routed).await;
     if let Some(reason) = wants_retry(&result)
-        && may_retry(&shard, &tried)
+        && let Some(tried) = may_retry(&shard, &first)
         && let Ok(routed) = route(&shard, ask.endpoint, &ask.head.headers, &ask.body, &tried).await
     {
         shard.stats.retries[reason as usize].one();
@@ -98,19 +98,29 @@ fn wants_retry(result: &Result<Answer, Failure>) -> Option<RetryReason> {
     }
 }
 
-/// Whether there is a worker beside those `tried`, and the budget has a retry.
-fn may_retry(shard: &Shard, tried: &[WorkerId]) -> bool {
-    let untried = |(worker, state): (&Arc<Worker>, WorkerState)| {
-        state == WorkerState::Ready && !tried.contains(&worker.id)
-    };
-    if !shard.config().retries || !shard.shared.router.lock().fleet().iter().any(untried) {
-        return false;
+/// The workers that a retry leaves out, where there are others and the budget has a retry: `first` and those at
+/// the same address, which are other ranks of the same process.
+fn may_retry(shard: &Shard, first: &Worker) -> Option<Vec<WorkerId>> {
+    if !shard.config().retries {
+        return None;
     }
-    let allowed = shard.shared.take_retry();
-    if !allowed {
+    let mut tried = vec![first.id];
+    let mut others = false;
+    for (worker, state) in shard.shared.router.lock().fleet().iter() {
+        if worker.spec.url == first.spec.url {
+            tried.push(worker.id);
+        } else {
+            others |= state == WorkerState::Ready;
+        }
+    }
+    if !others {
+        return None;
+    }
+    if !shard.shared.take_retry() {
         shard.stats.retries_denied.one();
+        return None;
     }
-    allowed
+    Some(tried)
 }
 
 /// Sends `ask` to the worker that was booked.

@@ -159,16 +159,26 @@ fn listeners(
     threads: usize,
 ) -> Result<(SocketAddr, Vec<std::net::TcpListener>), ProxyError> {
     let bad_host = |source| ProxyError::Host { host: host.to_owned(), source };
-    let address = (host, port)
-        .to_socket_addrs()
-        .map_err(bad_host)?
-        .next()
-        .ok_or_else(|| bad_host(std::io::ErrorKind::NotFound.into()))?;
-    let first = accept::listen(address).map_err(|source| ProxyError::Listen { address, source })?;
-    let address = first.local_addr().map_err(|source| ProxyError::Listen { address, source })?;
+    let mut refused = bad_host(std::io::ErrorKind::NotFound.into());
+    // A name may have several addresses, and not each of them is this machine's.
+    for address in (host, port).to_socket_addrs().map_err(bad_host)? {
+        match listeners_on(address, threads) {
+            Ok(listeners) => return Ok(listeners),
+            Err(source) => refused = ProxyError::Listen { address, source },
+        }
+    }
+    Err(refused)
+}
+
+fn listeners_on(
+    address: SocketAddr,
+    threads: usize,
+) -> std::io::Result<(SocketAddr, Vec<std::net::TcpListener>)> {
+    let first = accept::listen(address)?;
+    let address = first.local_addr()?;
     let mut listeners = vec![first];
     for _ in 1..threads {
-        listeners.push(accept::listen(address).map_err(|source| ProxyError::Listen { address, source })?);
+        listeners.push(accept::listen(address)?);
     }
     Ok((address, listeners))
 }

@@ -195,7 +195,11 @@ impl Forwarded {
     fn end(&mut self, cx: &mut Context<'_>) {
         self.over = true;
         if self.ending == Ending::Success {
-            self.exchange.usage(self.tail.usage());
+            let mut usage = self.tail.usage();
+            if self.events {
+                usage.output_tokens = usage.output_tokens.or(Some(self.counted));
+            }
+            self.exchange.usage(usage);
         }
         self.exchange.end(self.ending);
         if let Some(upstream) = self.upstream.take() {

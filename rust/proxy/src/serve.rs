@@ -50,7 +50,12 @@ pub(crate) async fn serve(
     let limit = shard.config().body_limit_bytes;
     let (body, held) = match body::read(incoming, limit, &shard.room).await {
         Ok(read) => read,
-        Err(BodyFault::Broken) => return Err(Gone),
+        Err(BodyFault::Cut) => return Err(Gone),
+        Err(BodyFault::Malformed) => {
+            let refusal =
+                Refusal::new(RefusalKind::InvalidRequest, "the chunks of the request body are malformed");
+            return Ok(refuse(&refusal, endpoint, &id, exchange));
+        }
         Err(BodyFault::TooLarge) => {
             exchange.leave_unread();
             return Ok(refuse(&Refusal::body_too_large(limit), endpoint, &id, exchange));

@@ -16,7 +16,7 @@ use crate::body::Room;
 use crate::budget::RetryBudget;
 use crate::config::ProxyConfig;
 use crate::control::Control;
-use crate::socket::{Client, State};
+use crate::socket::{Call, Client, State};
 use crate::stats::Counters;
 use crate::upstream::Pools;
 
@@ -126,6 +126,13 @@ impl Shard {
         }
     }
 
+    /// Lets every connection end with the request that runs on it.
+    pub(crate) fn drain(&self) {
+        for client in self.clients.borrow().values() {
+            client.call(Call::Drain);
+        }
+    }
+
     /// Waits until a client's connection is closed.
     pub(crate) async fn left(&self) {
         self.left.notified().await;
@@ -158,7 +165,7 @@ impl Shard {
             };
             if for_sweeps > sweeps(limit) {
                 self.stats.timeouts.one();
-                client.expire();
+                client.call(Call::Expire);
             }
         }
     }

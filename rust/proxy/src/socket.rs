@@ -7,9 +7,7 @@ use std::rc::Rc;
 use std::task::{Context, Poll, ready};
 use std::time::Duration;
 
-#[cfg(any(target_os = "linux", target_os = "android"))]
-use tokio::io::Interest;
-use tokio::io::{AsyncRead, AsyncWrite, ReadBuf};
+use tokio::io::{AsyncRead, AsyncWrite, Interest, ReadBuf};
 use tokio::net::TcpStream;
 use tokio::sync::Notify;
 
@@ -31,6 +29,18 @@ pub(crate) enum State {
     Blocked,
 }
 
+/// Why a connection's task is woken apart from its bytes.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub(crate) enum Call {
+    /// It is not.
+    #[default]
+    None,
+    /// Nothing new is taken: the connection ends with the request that runs.
+    Drain,
+    /// Its client is too slow.
+    Expire,
+}
+
 /// A client's connection, as its parts share it.
 #[derive(Debug)]
 pub(crate) struct Client {
@@ -40,7 +50,8 @@ pub(crate) struct Client {
     since: Cell<u64>,
     /// The sweep going on.
     sweep: Rc<Cell<u64>>,
-    expired: Notify,
+    call: Cell<Call>,
+    called: Notify,
     /// Whether bytes of the client lie unread that nobody will read.
     unread: Cell<bool>,
     /// Whether one request is all that it may send.
@@ -51,13 +62,14 @@ impl Client {
     /// With `last`, the connection serves one request.
     pub(crate) fn new(socket: TcpStream, sweep: Rc<Cell<u64>>, last: bool) -> Client {
         Client {
-            unread: Cell::new(false),
-            last,
             socket,
             state: Cell::new(State::Idle),
             since: Cell::new(sweep.get()),
             sweep,
-            expired: Notify::new(),
+            call: Cell::default(),
+            called: Notify::new(),
+            unread: Cell::new(false),
+            last,
         }
     }
 
@@ -87,14 +99,16 @@ impl Client {
         self.unread.get()
     }
 
-    /// Ends the connection because its client is too slow.
-    pub(crate) fn expire(&self) {
-        self.expired.notify_one();
+    /// Wakes the connection's task, to do as `call` says.
+    pub(crate) fn call(&self, call: Call) {
+        self.call.set(call);
+        self.called.notify_one();
     }
 
-    /// Waits until the client was too slow.
-    pub(crate) async fn expired(&self) {
-        self.expired.notified().await;
+    /// Waits for the next [`Client::call`].
+    pub(crate) async fn called(&self) -> Call {
+        self.called.notified().await;
+        self.call.get()
     }
 
     /// Waits until the client has closed its side of the connection, or all of it.
@@ -137,6 +151,21 @@ impl Client {
         let _ = tokio::time::timeout(DRAIN, drained).await;
     }
 
+    /// Reads once, and where that emptied the socket, tells the runtime so: hyper reads on until there is nothing
+    /// more, and each request would cost one more system call only to hear it.
+    fn read(&self, buf: &mut ReadBuf<'_>) -> io::Result<usize> {
+        let room = buf.remaining();
+        let mut read = Ok(0);
+        let _ = self.socket.try_io(Interest::READABLE, || {
+            read = self.socket.try_read_buf(buf);
+            match read {
+                Ok(count) if !emptied(count, room) => Ok(()),
+                _ => Err(io::ErrorKind::WouldBlock.into()),
+            }
+        });
+        read
+    }
+
     fn received(&self) {
         match self.state.get() {
             State::Idle => self.enter(State::Head),
@@ -154,6 +183,11 @@ impl Client {
     }
 }
 
+/// Whether a read of `count` bytes into `room` left nothing, as Linux lets one conclude.
+fn emptied(count: usize, room: usize) -> bool {
+    cfg!(target_os = "linux") && count > 0 && count < room
+}
+
 /// The side of it that hyper reads from and writes to.
 #[derive(Debug)]
 pub(crate) struct Stream(pub(crate) Rc<Client>);
@@ -163,7 +197,7 @@ impl AsyncRead for Stream {
         let client = &*self.0;
         loop {
             ready!(client.socket.poll_read_ready(cx))?;
-            match client.socket.try_read_buf(buf) {
+            match client.read(buf) {
                 Err(error) if error.kind() == io::ErrorKind::WouldBlock => {}
                 Err(error) => return Poll::Ready(Err(error)),
                 Ok(count) => {

@@ -1,9 +1,18 @@
 //! What the end of a reply says of its tokens.
 
-use memchr::memmem;
+use std::sync::LazyLock;
+
+use memchr::memmem::FinderRev;
 
 /// Bytes of a reply that are kept; `usage` stands within so many of its end.
 const KEPT: usize = 1024;
+
+/// The fields that say how many prompt tokens were cached, and how many tokens the reply has: by the names of
+/// chat and completions, of messages and of responses.
+static CACHED: LazyLock<[FinderRev<'static>; 2]> =
+    LazyLock::new(|| ["\"cached_tokens\"", "\"cache_read_input_tokens\""].map(FinderRev::new));
+static OUTPUT: LazyLock<[FinderRev<'static>; 2]> =
+    LazyLock::new(|| ["\"completion_tokens\"", "\"output_tokens\""].map(FinderRev::new));
 
 /// The last bytes of a reply.
 #[derive(Debug, Default)]
@@ -33,19 +42,16 @@ impl Tail {
         self.0.is_empty() || self.0.ends_with(b"\n\n") || self.0.ends_with(b"\r\n\r\n")
     }
 
-    /// The usage, by the names of chat and completions, of responses and of messages.
+    /// What it says of the tokens.
     pub(crate) fn usage(&self) -> Usage {
-        let find = |names: [&str; 2]| names.iter().find_map(|name| number_after(&self.0, name));
-        Usage {
-            cached_tokens: find(["\"cached_tokens\"", "\"cache_read_input_tokens\""]),
-            output_tokens: find(["\"completion_tokens\"", "\"output_tokens\""]),
-        }
+        let find = |names: &[FinderRev<'_>]| names.iter().find_map(|name| number_after(&self.0, name));
+        Usage { cached_tokens: find(&*CACHED), output_tokens: find(&*OUTPUT) }
     }
 }
 
 /// The number that follows the last `name`.
-fn number_after(text: &[u8], name: &str) -> Option<u32> {
-    let rest = &text[memmem::rfind(text, name.as_bytes())? + name.len()..];
+fn number_after(text: &[u8], name: &FinderRev<'_>) -> Option<u32> {
+    let rest = &text[name.rfind(text)? + name.needle().len()..];
     let rest = rest.trim_ascii_start().strip_prefix(b":")?.trim_ascii_start();
     let digits = rest.iter().take_while(|byte| byte.is_ascii_digit()).count();
     std::str::from_utf8(&rest[..digits]).ok()?.parse().ok()

@@ -20,7 +20,17 @@ use http_body_util::Full;
 use hyper::body::Incoming;
 use hyper::client::conn::http1::{Builder, Connection, SendRequest};
 use hyper_util::rt::TokioIo;
+use socket2::{SockRef, TcpKeepalive};
 use tokio::net::TcpStream;
+
+/// When the system asks a silent peer whether it is there: a machine that is gone is noticed after 30 s. A long
+/// prefill is no silence to it, because the machine answers for its process.
+pub(crate) fn keepalive() -> TcpKeepalive {
+    TcpKeepalive::new()
+        .with_time(Duration::from_secs(15))
+        .with_interval(Duration::from_secs(5))
+        .with_retries(3)
+}
 
 /// A body that is sent to a worker.
 pub(crate) type Body = Full<Bytes>;
@@ -152,6 +162,7 @@ impl Pools {
                 Err(_) => TcpStream::connect((&*target.name, target.port)).await?,
             };
             socket.set_nodelay(true)?;
+            SockRef::from(&socket).set_tcp_keepalive(&keepalive())?;
             let io = TokioIo::new(socket);
             let (sender, connection) = self.builder.handshake(io).await.map_err(io::Error::other)?;
             Ok(Upstream { sender, connection: Some(Box::pin(connection)) })

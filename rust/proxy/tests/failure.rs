@@ -9,6 +9,7 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 
 use support::{Echo, Stage, Worker, chat, count, post_chat};
+use warmroute_core::fleet::WorkerSpec;
 use warmroute_proxy::{Ending, Kind, ProxyConfig, RefusalKind, RetryReason};
 
 fn config() -> ProxyConfig {
@@ -101,6 +102,24 @@ fn with_nobody_else_a_workers_reply_passes_unchanged() {
     assert_eq!((stats.retries.iter().sum::<u64>(), stats.retries_denied), (0, 0));
     assert_eq!(stage.router.lock().stats().no_eligible_worker, 0);
     assert_eq!(count(&stats, Kind::ChatCompletions, Ending::ServerError), 1);
+}
+
+#[test]
+fn another_rank_of_the_same_process_is_not_another_worker() {
+    let sick = Worker::new(|visit| visit.close());
+    let stage = Stage::on(&[sick.url()], config(), Arc::new(Echo));
+    let rank = |name: &str, rank| WorkerSpec {
+        name: name.to_owned(),
+        url: sick.url(),
+        dp_rank: Some(rank),
+        ..WorkerSpec::default()
+    };
+    stage.router.lock().update_worker(rank("w0", 0)).unwrap();
+    stage.router.lock().add_worker(rank("w1", 1)).unwrap();
+    assert_eq!(stage.ask(post_chat("x")).status(), 502);
+    assert_eq!(sick.seen().len(), 1);
+    assert!(matches!(sick.seen()[0].header("x-data-parallel-rank"), Some("0" | "1")));
+    stage.settled();
 }
 
 #[test]

@@ -2,7 +2,10 @@
 
 mod support;
 
-use support::{Client, Stage, Worker, chat, count, post, post_chat};
+use std::sync::Arc;
+
+use support::{Client, Echo, Stage, Worker, chat, count, post, post_chat};
+use warmroute_prompt::{LoadOptions, Prompter};
 use warmroute_proxy::{Ending, Kind, ProxyConfig};
 
 const PATH: &str = "/v1/chat/completions";
@@ -268,4 +271,28 @@ fn usage_at_the_end_of_a_reply_is_learnt() {
     stage.settled();
     let stats = stage.router.lock().stats();
     assert_eq!((stats.finished, stats.reported, stats.reported_cached_tokens), (1, 1, 48));
+}
+
+#[test]
+fn exact_prompts_are_encoded_here_or_on_another_thread() {
+    let folder =
+        std::path::Path::new(env!("CARGO_MANIFEST_DIR")).join("../../python/warmroute/data/tokenizer");
+    let prompter = Prompter::load(&folder, &LoadOptions::default()).unwrap();
+    let worker = Worker::ok();
+    let config = ProxyConfig { threads: 1, ..ProxyConfig::default() };
+    let stage = Stage::start(&[worker.url()], config, prompter, Arc::new(Echo));
+    for words in [10, 20_000] {
+        let request = post_chat(&"ledger ".repeat(words));
+        let overlaps: Vec<usize> = (0..2)
+            .map(|_| {
+                let reply = stage.ask(&request);
+                assert_eq!((reply.status(), reply.header("x-warmroute-rung")), (200, Some("local")));
+                reply.header("x-warmroute-overlap-tokens").unwrap().parse().unwrap()
+            })
+            .collect();
+        assert!(overlaps[0] <= 64 && overlaps[1] + 32 > words, "{words}: {overlaps:?}");
+    }
+    let reply = stage.ask(post(PATH, "{".repeat(100_000)));
+    assert_eq!(reply.status(), 400);
+    stage.settled();
 }

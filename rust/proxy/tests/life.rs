@@ -41,10 +41,12 @@ fn bad_requests_are_refused_in_openais_shape() {
     }
     let reply = stage.ask(post(PATH, [0xff]));
     assert_eq!(reply.status(), 400);
+    let chunked = format!("POST {PATH} HTTP/1.1\r\nhost: r\r\ntransfer-encoding: chunked\r\n\r\nzz\r\n");
+    assert_eq!(stage.ask(chunked).status(), 400);
     let reply = stage.ask(post("/v1/messages", "{}"));
     assert_eq!((reply.status(), &reply.json()["type"]), (400, &"error".into()));
     assert_eq!(worker.seen().len(), 0);
-    assert_eq!(stage.settled().refusals[RefusalKind::InvalidRequest as usize], 9);
+    assert_eq!(stage.settled().refusals[RefusalKind::InvalidRequest as usize], 10);
 }
 
 #[test]

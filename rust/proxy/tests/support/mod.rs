@@ -77,14 +77,23 @@ impl Stage {
     }
 
     pub(crate) fn on(urls: &[String], config: ProxyConfig, control: Arc<dyn Control>) -> Stage {
+        Stage::start(urls, config, Prompter::without_tokenizer(), control)
+    }
+
+    pub(crate) fn start(
+        urls: &[String],
+        config: ProxyConfig,
+        prompter: Prompter,
+        control: Arc<dyn Control>,
+    ) -> Stage {
         let policy = RouterConfig { policy: Policy::RoundRobin, ..RouterConfig::default() };
         let router = SharedRouter::new(policy, Instant::now()).unwrap();
         for (index, url) in urls.iter().enumerate() {
             let spec = WorkerSpec { name: format!("w{index}"), url: url.clone(), ..WorkerSpec::default() };
             router.lock().add_worker(spec).unwrap();
         }
-        let prompter = Arc::new(Prompter::without_tokenizer());
-        let proxy = Proxy::start("127.0.0.1", 0, config, router.clone(), prompter, control).unwrap();
+        let proxy =
+            Proxy::start("127.0.0.1", 0, config, router.clone(), Arc::new(prompter), control).unwrap();
         Stage { proxy, router }
     }
 

@@ -185,7 +185,7 @@ fn read_request(stream: &mut TcpStream, rest: &mut Vec<u8>) -> Option<(String, V
             return None;
         }
     };
-    let head = String::from_utf8(rest.drain(..end).collect()).unwrap();
+    let head = String::from_utf8_lossy(&rest.drain(..end).collect::<Vec<_>>()).into_owned();
     let length = header(&head, "content-length").map_or(0, |length| length.parse().unwrap());
     while rest.len() < length {
         if !more(stream, rest) {
