@@ -17,7 +17,7 @@ pub(super) struct Worker {
 
 impl PrefixIndex {
     /// Makes `slot` known, holding nothing. `capacity_blocks` is the worker's KV cache in blocks: no more
-    /// than that is predicted for it. A slot in use is cleared.
+    /// than that is predicted for it. A slot in use is cleared. Every slot up to the highest takes a few bytes.
     pub fn add_worker(&mut self, slot: Slot, capacity_blocks: Option<u32>) {
         self.remove_worker(slot);
         if self.workers.len() <= slot.index() {
