@@ -21,16 +21,15 @@ from warmroute.sim import TOKENIZER
 SECONDS = 30.0
 
 
-async def run(*arguments: str, **environment: str) -> tuple[int, str, str]:
+async def run(*arguments: str, seconds: float = SECONDS) -> tuple[int, str, str]:
     """Run a command to its end: exit status, standard output, standard error."""
     process = await asyncio.create_subprocess_exec(
         *warmroute_command(),
         *arguments,
         stdout=asyncio.subprocess.PIPE,
         stderr=asyncio.subprocess.PIPE,
-        env=environment or None,
     )
-    async with asyncio.timeout(SECONDS):
+    async with asyncio.timeout(seconds):
         output, errors = await process.communicate()
     assert process.returncode is not None
     return process.returncode, output.decode(), errors.decode()
@@ -229,6 +228,18 @@ async def test_a_small_demo_plays_both_and_writes_its_figures(tmp_path: Path) ->
         assert play["requests"] > 0
         assert play["failed"] == 0
         assert 0 < play["hit_rate"] < 1
+
+
+async def test_routing_pays_in_the_scenario_of_the_demo(tmp_path: Path) -> None:
+    path = tmp_path / "figures.json"
+    status, _, errors = await run("demo", *"--seconds 25 --speed 8".split(), "--json", str(path), seconds=120)
+    assert status == 0, errors
+    plays = json.loads(path.read_text())["plays"]
+    plain, routed = plays["round robin"], plays["routed"]
+    assert routed["hit_rate"] >= 0.93
+    assert routed["requests_per_second"] >= 2 * plain["requests_per_second"]
+    assert routed["ttft_p99"] <= plain["ttft_p99"] / 4
+    assert routed["recompute_share"] < 0.1 < plain["recompute_share"]
 
 
 async def test_an_interrupted_demo_ends_its_router(tmp_path: Path) -> None:
