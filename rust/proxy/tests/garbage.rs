@@ -68,19 +68,33 @@ fn nothing_stops_it() {
         visit.send(reply);
         visit.close();
     });
-    let stage =
-        Stage::with(&[&broken], ProxyConfig { threads: 2, retry_share: 1.0, ..ProxyConfig::default() });
-    let mut rng = Rng::with_seed(seed);
+    // A request that is cut waits for its rest: the timeouts end it.
+    let config = ProxyConfig {
+        threads: 2,
+        retry_share: 1.0,
+        head_timeout_ms: 100,
+        body_timeout_ms: 100,
+        idle_timeout_ms: 100,
+        ..ProxyConfig::default()
+    };
+    let stage = Stage::with(&[&broken, &broken], config);
     let requests =
         [post_chat("hello"), CHUNKED.to_vec(), b"GET /v1/models HTTP/1.1\r\nhost: r\r\n\r\n".to_vec()];
-    for _ in 0..600 {
-        let mut client = stage.client();
-        let request = rng.choice(&requests).unwrap().clone();
-        let request = if rng.bool() { mutate(&mut rng, &request) } else { request };
-        client.try_send(&request);
-        client.end_sending();
-        while !client.some().is_empty() {}
-    }
+    std::thread::scope(|scope| {
+        for thread in 0..16 {
+            let (stage, requests) = (&stage, &requests);
+            scope.spawn(move || {
+                let mut rng = Rng::with_seed(seed ^ thread);
+                for _ in 0..40 {
+                    let mut client = stage.client();
+                    let request = rng.choice(requests).unwrap().clone();
+                    let request = if rng.bool() { mutate(&mut rng, &request) } else { request };
+                    client.try_send(&request);
+                    while !client.some().is_empty() {}
+                }
+            });
+        }
+    });
     stage.settled();
     stage.until("connections", |stats| stats.connections_open == 0);
     assert_eq!(PANICS.load(Ordering::SeqCst), 0);
