@@ -1,35 +1,30 @@
-//! One serving thread: its listener, and the life of each connection.
+//! One serving thread: its listener, and its end.
 
 use std::future::poll_fn;
 use std::io;
 use std::net::SocketAddr;
-use std::pin::pin;
 use std::rc::Rc;
 use std::task::Poll;
 use std::time::{Duration, Instant};
 
-use hyper::server::conn::http1::Builder;
-use hyper::service::service_fn;
-use hyper_util::rt::TokioIo;
 use socket2::{Domain, Protocol, Socket, Type};
 use tokio::net::{TcpListener, TcpStream};
 use tokio::sync::watch;
 use tokio::task::LocalSet;
 use tokio::time::MissedTickBehavior;
 
-use crate::serve::serve;
+use crate::config::ProxyConfig;
+use crate::connection::{Guest, connection};
 use crate::shard::{SWEEP_MS, Shard};
-use crate::socket::{Call, Client, Stream};
 use crate::upstream;
 
 /// Connections that wait in the kernel until they are accepted.
 const BACKLOG: i32 = 1024;
-/// The longest head of a request.
-const MAX_HEAD_BYTES: usize = 64 << 10;
-/// The most headers of a request.
-const MAX_HEADERS: usize = 128;
 /// How long a listener that could not accept waits: the process is out of files, and spinning frees none.
 const ACCEPT_PAUSE: Duration = Duration::from_millis(50);
+
+/// Threads for the look-up of workers' names.
+const LOOKUP_THREADS: u32 = 2;
 
 /// What a serving thread is to do.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -67,7 +62,7 @@ pub(crate) fn run(
     let runtime = tokio::runtime::Builder::new_current_thread()
         .enable_io()
         .enable_time()
-        .max_blocking_threads((shard.config().control_threads + shard.config().encode_threads) as usize)
+        .max_blocking_threads(blocking_threads(shard.config()))
         .thread_name("warmroute-control")
         .build()?;
     let result = LocalSet::new().block_on(&runtime, async move {
@@ -84,6 +79,11 @@ pub(crate) fn run(
     // A control call that never comes back must not hold up the end.
     runtime.shutdown_background();
     result
+}
+
+/// Threads for calls that block: each kind that takes turns has its own, and looking up names takes none.
+fn blocking_threads(config: &ProxyConfig) -> usize {
+    (config.control_threads + config.encode_threads + LOOKUP_THREADS) as usize
 }
 
 async fn sweep(shard: Rc<Shard>) {
@@ -104,7 +104,7 @@ async fn accept(shard: &Rc<Shard>, listener: &TcpListener, orders: &mut watch::R
             biased;
             _ = orders.changed() => return,
             connection = listener.accept(), if shard.open() < most => connection,
-            () = tokio::time::sleep(ACCEPT_PAUSE), if shard.open() >= most => continue,
+            () = shard.left(), if shard.open() >= most => continue,
         };
         match connection {
             Ok((socket, _)) => start(shard, socket, false),
@@ -130,53 +130,7 @@ async fn accept_rest(shard: &Rc<Shard>, listener: TcpListener) {
 fn start(shard: &Rc<Shard>, socket: TcpStream, last: bool) {
     #[cfg(not(target_os = "linux"))]
     let _ = socket.set_nodelay(true);
-    let shard = Rc::clone(shard);
-    let (key, client) = shard.enter(socket, last);
-    let guest = Guest { shard, key };
-    tokio::task::spawn_local(async move { connection(&guest.shard, &client).await });
-}
-
-/// A connection in the shard's list, for as long as it is served.
-struct Guest {
-    shard: Rc<Shard>,
-    key: u64,
-}
-
-impl Drop for Guest {
-    fn drop(&mut self) {
-        self.shard.leave(self.key);
-    }
-}
-
-/// Serves one connection until either side ends it.
-async fn connection(shard: &Rc<Shard>, client: &Rc<Client>) {
-    let service = service_fn(|request| serve(Rc::clone(shard), Rc::clone(client), request));
-    let stream = TokioIo::new(Stream(Rc::clone(client)));
-    let mut serving = pin!(
-        Builder::new()
-            .keep_alive(!client.is_last())
-            .max_headers(MAX_HEADERS)
-            .max_header_size(MAX_HEAD_BYTES)
-            .serve_connection(stream, service)
-    );
-    loop {
-        tokio::select! {
-            biased;
-            result = serving.as_mut() => {
-                if client.is_unread() || result.is_err_and(|error| error.is_parse()) {
-                    client.drain().await;
-                }
-                return;
-            }
-            // Dropping what serves it drops the request, and with it the connection to the worker.
-            () = client.departed() => return,
-            call = client.called() => match call {
-                Call::Drain => serving.as_mut().graceful_shutdown(),
-                Call::Expire => return,
-                Call::None => {}
-            },
-        }
-    }
+    tokio::task::spawn_local(connection(Guest::new(Rc::clone(shard), socket, last)));
 }
 
 /// Waits for the open connections, until the order's deadline.

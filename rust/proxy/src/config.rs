@@ -10,7 +10,7 @@ const DAY_MS: u64 = 86_400_000;
 warmroute_core::options! {
     /// The options of the HTTP proxy.
     pub struct ProxyConfig {
-        /// Threads that serve requests; 0 takes one for each core, up to 4.
+        /// Threads that serve requests; 0 takes one for each core, up to 4, and one where the system is not Linux.
         threads: u32 = 0, Int(0, 256), "";
         /// Client connections at once; more wait in the kernel's queue until one is closed.
         max_connections: u32 = 16_384, Int(1, 1_000_000), "";
@@ -53,6 +53,8 @@ impl ProxyConfig {
     /// Threads to start.
     pub fn thread_count(&self) -> usize {
         match self.threads {
+            // Elsewhere the system does not share connections out among listeners.
+            0 if !cfg!(target_os = "linux") => 1,
             0 => std::thread::available_parallelism().map_or(1, |cores| cores.get().min(4)),
             threads => threads as usize,
         }

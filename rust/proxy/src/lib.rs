@@ -7,6 +7,7 @@ mod accept;
 mod body;
 mod budget;
 mod config;
+mod connection;
 mod control;
 mod error;
 mod exchange;

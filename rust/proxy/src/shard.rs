@@ -22,6 +22,8 @@ use crate::upstream::Pools;
 
 /// How long a connection that was taken during a drain may wait with its only request.
 const LAST_IDLE_MS: u64 = 1_000;
+/// Sweeps after which an idle connection gives its buffer back. A busy one keeps it: it takes several reads to grow.
+const SHRINK_SWEEPS: u64 = 20;
 /// Time between two sweeps: how exact idle times and clients' timeouts are.
 pub(crate) const SWEEP_MS: u64 = 100;
 
@@ -163,6 +165,9 @@ impl Shard {
                 State::Blocked => config.send_timeout_ms,
                 State::Busy => continue,
             };
+            if state == State::Idle && for_sweeps == SHRINK_SWEEPS && client.take_large() {
+                client.call(Call::Shrink);
+            }
             if for_sweeps > sweeps(limit) {
                 self.stats.timeouts.one();
                 client.call(Call::Expire);

@@ -7,12 +7,16 @@ use std::rc::Rc;
 use std::task::{Context, Poll, ready};
 use std::time::Duration;
 
+use bytes::Bytes;
 use tokio::io::{AsyncRead, AsyncWrite, Interest, ReadBuf};
 use tokio::net::TcpStream;
 use tokio::sync::Notify;
 
 /// How long a client may go on sending what was refused.
-const DRAIN: Duration = Duration::from_secs(2);
+const SWALLOW: Duration = Duration::from_secs(2);
+
+/// A buffer that is worth giving back when its connection lies idle.
+const LARGE: usize = 32 << 10;
 
 /// What a client's connection is doing, for the timeouts.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -29,12 +33,14 @@ pub(crate) enum State {
     Blocked,
 }
 
-/// Why a connection's task is woken apart from its bytes.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+/// Why a connection's task is woken apart from its bytes; a later one outweighs an earlier.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, PartialOrd, Ord)]
 pub(crate) enum Call {
     /// It is not.
     #[default]
     None,
+    /// It lies idle with a large buffer.
+    Shrink,
     /// Nothing new is taken: the connection ends with the request that runs.
     Drain,
     /// Its client is too slow.
@@ -50,6 +56,10 @@ pub(crate) struct Client {
     since: Cell<u64>,
     /// The sweep going on.
     sweep: Rc<Cell<u64>>,
+    /// Whether a part of a reply waits for the client.
+    blocked: Cell<bool>,
+    /// Whether hyper's buffer has grown.
+    large: Cell<bool>,
     call: Cell<Call>,
     called: Notify,
     /// Whether bytes of the client lie unread that nobody will read.
@@ -66,6 +76,8 @@ impl Client {
             state: Cell::new(State::Idle),
             since: Cell::new(sweep.get()),
             sweep,
+            blocked: Cell::new(false),
+            large: Cell::new(false),
             call: Cell::default(),
             called: Notify::new(),
             unread: Cell::new(false),
@@ -99,16 +111,26 @@ impl Client {
         self.unread.get()
     }
 
+    /// Whether nothing is under way and every byte of the last reply is written.
+    pub(crate) fn is_at_rest(&self) -> bool {
+        self.state.get() == State::Idle && !self.blocked.get()
+    }
+
+    /// Whether hyper's buffer has grown since the last call.
+    pub(crate) fn take_large(&self) -> bool {
+        self.large.take()
+    }
+
     /// Wakes the connection's task, to do as `call` says.
     pub(crate) fn call(&self, call: Call) {
-        self.call.set(call);
+        self.call.set(self.call.get().max(call));
         self.called.notify_one();
     }
 
     /// Waits for the next [`Client::call`].
     pub(crate) async fn called(&self) -> Call {
         self.called.notified().await;
-        self.call.get()
+        self.call.take()
     }
 
     /// Waits until the client has closed its side of the connection, or all of it.
@@ -137,9 +159,9 @@ impl Client {
     ///
     /// A connection that is closed while bytes lie unread is reset, and the reset may overtake the reply: a client
     /// that sends a body which was refused would not see why.
-    pub(crate) async fn drain(&self) {
+    pub(crate) async fn swallow(&self) {
         let mut bytes = vec![0; 64 << 10];
-        let drained = async {
+        let swallowed = async {
             while self.socket.readable().await.is_ok() {
                 match self.socket.try_read(&mut bytes) {
                     Ok(0) => return,
@@ -148,13 +170,16 @@ impl Client {
                 }
             }
         };
-        let _ = tokio::time::timeout(DRAIN, drained).await;
+        let _ = tokio::time::timeout(SWALLOW, swallowed).await;
     }
 
     /// Reads once, and where that emptied the socket, tells the runtime so: hyper reads on until there is nothing
     /// more, and each request would cost one more system call only to hear it.
     fn read(&self, buf: &mut ReadBuf<'_>) -> io::Result<usize> {
         let room = buf.remaining();
+        if room > LARGE {
+            self.large.set(true);
+        }
         let mut read = Ok(0);
         let _ = self.socket.try_io(Interest::READABLE, || {
             read = self.socket.try_read_buf(buf);
@@ -175,6 +200,7 @@ impl Client {
     }
 
     fn sent(&self, blocked: bool) {
+        self.blocked.set(blocked);
         match (self.state.get(), blocked) {
             (State::Busy, true) => self.enter(State::Blocked),
             (State::Blocked, false) => self.enter(State::Busy),
@@ -190,11 +216,21 @@ fn emptied(count: usize, room: usize) -> bool {
 
 /// The side of it that hyper reads from and writes to.
 #[derive(Debug)]
-pub(crate) struct Stream(pub(crate) Rc<Client>);
+pub(crate) struct Stream {
+    client: Rc<Client>,
+    /// What was read before this stream began.
+    ahead: Bytes,
+}
 
 impl AsyncRead for Stream {
     fn poll_read(self: Pin<&mut Self>, cx: &mut Context<'_>, buf: &mut ReadBuf<'_>) -> Poll<io::Result<()>> {
-        let client = &*self.0;
+        let this = self.get_mut();
+        if !this.ahead.is_empty() {
+            let bytes = this.ahead.split_to(this.ahead.len().min(buf.remaining()));
+            buf.put_slice(&bytes);
+            return Poll::Ready(Ok(()));
+        }
+        let client = &*this.client;
         loop {
             ready!(client.socket.poll_read_ready(cx))?;
             match client.read(buf) {
@@ -212,12 +248,17 @@ impl AsyncRead for Stream {
 }
 
 impl Stream {
+    /// One whose first bytes are `ahead`, which were read from `client` before.
+    pub(crate) fn new(client: Rc<Client>, ahead: Bytes) -> Stream {
+        Stream { client, ahead }
+    }
+
     fn write(
         &self,
         cx: &mut Context<'_>,
         write: impl Fn(&TcpStream) -> io::Result<usize>,
     ) -> Poll<io::Result<usize>> {
-        let client = &*self.0;
+        let client = &*self.client;
         loop {
             if client.socket.poll_write_ready(cx)?.is_pending() {
                 client.sent(true);
@@ -256,7 +297,7 @@ impl AsyncWrite for Stream {
     }
 
     fn poll_shutdown(self: Pin<&mut Self>, _: &mut Context<'_>) -> Poll<io::Result<()>> {
-        let socket = socket2::SockRef::from(&self.0.socket);
+        let socket = socket2::SockRef::from(&self.client.socket);
         Poll::Ready(match socket.shutdown(std::net::Shutdown::Write) {
             Err(error) if error.kind() == io::ErrorKind::NotConnected => Ok(()),
             result => result,

@@ -205,6 +205,34 @@ fn a_worker_may_take_longer_than_any_timeout_of_clients() {
 }
 
 #[test]
+fn an_idle_connection_gives_its_buffer_back_and_serves_on() {
+    let worker = Worker::new(|visit| {
+        let length = visit.seen.body.len();
+        visit.ok(length.to_string());
+    });
+    let stage = Stage::new(&[&worker]);
+    let request = post_chat(&"x".repeat(300_000));
+    let body = chat(&"x".repeat(300_000)).len().to_string();
+    let mut plain = stage.client();
+    let mut ahead = stage.client();
+    for client in [&mut plain, &mut ahead] {
+        client.send(&request);
+        assert_eq!(client.reply().text(), body);
+    }
+    // The beginning of the next request is in the proxy's buffer while that is exchanged.
+    ahead.send([&request[..], &request[..40]].concat());
+    assert_eq!(ahead.reply().text(), body);
+    // Nothing outside shows when it happens; too short a wait would only test less.
+    std::thread::sleep(Duration::from_millis(2_500));
+    plain.send(&request);
+    ahead.send(&request[40..]);
+    for client in [&mut plain, &mut ahead] {
+        assert_eq!(client.reply().text(), body);
+    }
+    assert_eq!(stage.settled().connections, 2);
+}
+
+#[test]
 fn connections_are_bounded_and_wait() {
     let worker = Worker::ok();
     let stage = Stage::with(&[&worker], ProxyConfig { max_connections: 2, ..config() });
