@@ -12,7 +12,7 @@ from warmroute.demo.figures import Figures
 from warmroute.demo.scenario import Scenario
 from warmroute.native import __version__
 
-# A worker that lags by more than this many simulated seconds shows the machine, not the policy.
+# A worker that is late by more than this many simulated seconds shows the machine, not the policy.
 LAG_LIMIT = 1.0
 
 ROWS: tuple[tuple[str, Callable[[Figures], str]], ...] = (
@@ -35,10 +35,9 @@ def table(plays: Mapping[str, Figures], scenario: Scenario, speed: float) -> str
     lines.append("")
     lines.append(f"Durations are simulated seconds, of which {speed:g} pass in a real one.")
     lines.append(f"warmroute {__version__}, seed {scenario.seed}")
-    if any(figures.peak_lag > LAG_LIMIT for figures in plays.values()):
-        lines.append(
-            "This machine could not keep up; the figures are worse than they should be: lower --speed."
-        )
+    lag = max(figures.peak_lag for figures in plays.values())
+    if lag > LAG_LIMIT:
+        lines.append(f"A worker was late by {lag:.1f} s at worst: this machine is busy, lower --speed.")
     return "\n".join(lines)
 
 

@@ -57,12 +57,12 @@ def test_the_table_sets_the_plays_side_by_side() -> None:
     assert [cell.strip() for cell in rows[1] if "%" in cell] == ["90.0%", "90.0%"]
     assert "of which 4 pass in a real one" in text
     assert "seed 7" in text
-    assert "could not keep up" not in text
+    assert "late by" not in text
 
 
 def test_a_machine_that_lags_is_said() -> None:
     text = report.table({"routed": replace(figures(), peak_lag=5.0)}, Scenario(), 4.0)
-    assert "could not keep up" in text
+    assert "late by 5.0 s" in text
 
 
 def test_the_json_has_figures_seed_and_version(tmp_path: Path) -> None:
