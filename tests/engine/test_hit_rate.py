@@ -37,18 +37,19 @@ async def _play(
     ports = [engine.port for engine in engines]
     for port in ports:
         await vllm.forget(port)
-    # Names of their own: where a cold prefix goes follows from the names, and not from the ports of this run.
+    # With these names no worker is given more prefixes than it has room for; ports differ from run to run.
     named = [f"w{number}={engine.url}" for number, engine in enumerate(engines)]
     async with Router(log, named, *flags) as router:
         await router.sees_ready(len(engines))
         before = await vllm.cache_counters(ports)
         answered = await groups.play(router.port, path, requests)
         rate = (await vllm.cache_counters(ports)).since(before)
-    homes = Counter(
-        len({one.worker for one in answered if one.group == group}) for group in range(groups.GROUPS)
-    )
+    first = {one.group: one.worker for one in reversed(answered)}
+    moved = sum(one.worker != first[one.group] for one in answered)
     seconds = statistics.mean(one.seconds for one in answered)
-    say(f"{path} {' '.join(flags)}: hit rate {rate:.3f}, mean {seconds:.2f} s, workers a group {dict(homes)}")
+    split = sorted(Counter(first.values()).values())
+    where = f"groups a worker {split}, {moved} moved"
+    say(f"{path} {' '.join(flags)}: hit rate {rate:.3f}, mean {seconds:.2f} s, {where}")
     return rate, answered
 
 

@@ -68,9 +68,12 @@ async def by_text(seed: int, engine_port: int) -> list[tuple[int, dict[str, Any]
 
 
 async def play(port: int, path: str, requests: list[tuple[int, dict[str, Any]]]) -> list[Answered]:
-    """Sends the requests in order from `CLIENTS` clients, each of which waits for its reply."""
-    todo = deque(requests)
+    """Sends the first turn one by one, and the rest in order from `CLIENTS` clients that wait for each reply.
+
+    While nothing else runs, where a cold prefix goes follows from the workers' names alone.
+    """
     answered: list[Answered] = []
+    todo = deque(requests[:GROUPS])
 
     async def client() -> None:
         while todo:
@@ -85,6 +88,8 @@ async def play(port: int, path: str, requests: list[tuple[int, dict[str, Any]]])
             seconds = time.monotonic() - start
             answered.append(Answered(group, worker, overlap, details.get("cached_tokens") or 0, seconds))
 
+    await client()
+    todo.extend(requests[GROUPS:])
     await asyncio.gather(*(client() for _ in range(CLIENTS)))
     return answered
 
