@@ -242,19 +242,24 @@ async def test_routing_pays_in_the_scenario_of_the_demo(tmp_path: Path) -> None:
     assert routed["recompute_share"] < 0.1 < plain["recompute_share"]
 
 
-async def test_an_interrupted_demo_ends_its_router(tmp_path: Path) -> None:
+@pytest.mark.parametrize("number", [signal.SIGINT, signal.SIGTERM])
+async def test_a_demo_that_is_interrupted_ends_its_router(number: signal.Signals) -> None:
     process = await asyncio.create_subprocess_exec(
         *warmroute_command(),
         *("demo", "--seconds", "60", "--agents", "2", "--clients", "2", "--system-tokens", "500"),
         stderr=asyncio.subprocess.PIPE,
     )
-    assert process.stderr is not None
+
+    def children() -> list[str]:
+        return Path(f"/proc/{process.pid}/task/{process.pid}/children").read_text().split()
+
+    async def has_a_router() -> bool:
+        return len(children()) == 1
+
+    await until(has_a_router, "the router is started")
+    (router,) = children()
+    process.send_signal(number)
     async with asyncio.timeout(SECONDS):
-        while b"requests" not in await process.stderr.readline():
-            pass
-        children = Path(f"/proc/{process.pid}/task/{process.pid}/children").read_text().split()
-        assert len(children) == 1
-        process.send_signal(signal.SIGINT)
         await process.communicate()
     assert process.returncode == 130
-    assert not Path(f"/proc/{children[0]}").exists()
+    assert not Path(f"/proc/{router}").exists()

@@ -11,6 +11,8 @@ _REQUEST = (
     b"POST /v1/chat/completions HTTP/1.1\r\nHost: demo\r\n"
     b"Content-Type: application/json\r\nContent-Length: %d\r\n\r\n"
 )
+# What stands between two chunks, which may be cut anywhere; the events themselves have no carriage return.
+_FRAMING = re.compile(rb"\r\n[0-9a-fA-F]+\r\n")
 _END = b"\r\n0\r\n\r\n"
 # The usage and the end are within the last bytes of a stream.
 _TAIL_BYTES = 4_096
@@ -81,7 +83,7 @@ class Client(asyncio.Protocol):
             if data == b"":
                 return
         self._tail = (self._tail + data)[-_TAIL_BYTES:]
-        if not self._turn.first and b"data:" in self._tail:
+        if not self._turn.first and b"data:" in _FRAMING.sub(b"", self._tail):
             self._turn.first = perf_counter()
         if self._tail.endswith(_END):
             self._turn.ended = perf_counter()
@@ -102,9 +104,9 @@ class Client(asyncio.Protocol):
         return rest
 
     def _finish(self) -> None:
-        usage = _USAGE.search(self._tail)
+        usage = _USAGE.search(_FRAMING.sub(b"", self._tail))
         if usage is None or not self._turn.first:
-            self._fail("the stream ended without usage")
+            self._fail(f"the stream ended without usage: {self._tail[-300:]!r}")
             return
         self._turn.prompt_tokens, self._turn.cached_tokens = int(usage.group(1)), int(usage.group(2))
         if self._done is not None and not self._done.done():

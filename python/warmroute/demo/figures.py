@@ -22,8 +22,9 @@ class Figures:
     recompute_share: float
     requests: int
     seconds: float
-    failed: int
     peak_lag: float
+    failed: int = 0
+    last_failure: str = ""
 
 
 @dataclass(frozen=True, slots=True)
@@ -52,7 +53,7 @@ def percentile(values: Sequence[float], share: float) -> float:
     return ordered[max(0, math.ceil(share * len(ordered)) - 1)]
 
 
-def judge(turns: Sequence[Turn], failed: int, before: Reading, after: Reading, speed: float) -> Figures:
+def judge(turns: Sequence[Turn], before: Reading, after: Reading, speed: float) -> Figures:
     """The figures of the turns that ended between two readings."""
     start, end = before.at, after.at
     inside = [turn for turn in turns if start <= turn.ended < end]
@@ -69,7 +70,6 @@ def judge(turns: Sequence[Turn], failed: int, before: Reading, after: Reading, s
         recompute_share=_share(change["recompute_seconds"], change["busy_seconds"]),
         requests=len(inside),
         seconds=(end - start) * speed,
-        failed=failed,
         peak_lag=after.peak_lag,
     )
 

@@ -4,7 +4,7 @@ import asyncio
 import contextlib
 import random
 from collections.abc import AsyncIterator, Callable, Iterator, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from time import perf_counter
 
 import aiohttp
@@ -46,6 +46,7 @@ class Tally:
 
     turns: list[Turn] = field(default_factory=list)
     failed: int = 0
+    last_failure: str = ""
 
     def hit_rate(self) -> float:
         """The hit rate of the latest turns."""
@@ -95,7 +96,8 @@ class Play:
         before = _read(workers)
         await self._watch(start, start + self._settings.seconds)
         after = _read(workers)
-        return judge(self._tally.turns, self._tally.failed, before, after, self._settings.speed)
+        figures = judge(self._tally.turns, before, after, self._settings.speed)
+        return replace(figures, failed=self._tally.failed, last_failure=self._tally.last_failure)
 
     async def _watch(self, start: float, until: float) -> None:
         """Show the progress until a moment."""
@@ -131,8 +133,9 @@ class Play:
             while True:
                 try:
                     self._tally.turns.append(await client.ask(bodies.turn(generator)))
-                except (Failed, OSError):
+                except (Failed, OSError) as error:
                     self._tally.failed += 1
+                    self._tally.last_failure = str(error)
                     await asyncio.sleep(FAILED_PAUSE_S)
         finally:
             client.close()

@@ -35,6 +35,9 @@ def table(plays: Mapping[str, Figures], scenario: Scenario, speed: float) -> str
     lines.append("")
     lines.append(f"Durations are simulated seconds, of which {speed:g} pass in a real one.")
     lines.append(f"warmroute {__version__}, seed {scenario.seed}")
+    for name, figures in plays.items():
+        if figures.failed:
+            lines.append(f"{name}: the last failure was: {figures.last_failure}")
     lag = max(figures.peak_lag for figures in plays.values())
     if lag > LAG_LIMIT:
         lines.append(f"A worker was late by {lag:.1f} s at worst: this machine is busy, lower --speed.")

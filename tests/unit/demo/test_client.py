@@ -83,6 +83,14 @@ async def test_a_stream_is_taken_however_it_is_cut(server: Server, client: Clien
     assert server.connections == 1
 
 
+@pytest.mark.parametrize("size", [1, 3, 16])
+async def test_chunks_may_be_cut_inside_an_event(server: Server, client: Client, size: int) -> None:
+    events = b'data: {"choices": []}\n\n' + USAGE + b"data: [DONE]\n\n"
+    chunks = [chunk(events[at : at + size]) for at in range(0, len(events), size)]
+    server.pieces = [HEAD + b"".join(chunks) + b"0\r\n\r\n"]
+    assert (await client.ask((b"", b"x"))).cached_tokens == 29_000
+
+
 def test_it_runs_on_uvloop_too() -> None:
     async def ask() -> int:
         server = Server()

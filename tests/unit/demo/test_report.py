@@ -26,7 +26,8 @@ NOTHING = Reading(10.0, dict.fromkeys(WORKER, 0.0), 0.0)
 
 def figures() -> Figures:
     turns = [Turn(sent, sent + 0.5, sent + 1.0, 100, 90) for sent in (5.0, 10.0, 12.0, 18.5, 19.5)]
-    return judge(turns, 2, NOTHING, reading(20.0, [WORKER, WORKER]), speed=4.0)
+    found = judge(turns, NOTHING, reading(20.0, [WORKER, WORKER]), speed=4.0)
+    return replace(found, failed=2, last_failure="the connection was closed")
 
 
 def test_figures_are_of_the_window_and_in_simulated_seconds() -> None:
@@ -38,7 +39,7 @@ def test_figures_are_of_the_window_and_in_simulated_seconds() -> None:
 
 
 def test_a_play_without_requests_has_no_figures_and_no_fault() -> None:
-    found = judge([], 0, NOTHING, replace(NOTHING, at=20.0), speed=1.0)
+    found = judge([], NOTHING, replace(NOTHING, at=20.0), speed=1.0)
     assert math.isnan(found.hit_rate)
     assert math.isnan(found.ttft_p99)
 
@@ -57,6 +58,7 @@ def test_the_table_sets_the_plays_side_by_side() -> None:
     assert [cell.strip() for cell in rows[1] if "%" in cell] == ["90.0%", "90.0%"]
     assert "of which 4 pass in a real one" in text
     assert "seed 7" in text
+    assert text.count("the last failure was: the connection was closed") == 2
     assert "late by" not in text
 
 
@@ -67,7 +69,7 @@ def test_a_machine_that_lags_is_said() -> None:
 
 def test_the_json_has_figures_seed_and_version(tmp_path: Path) -> None:
     path = tmp_path / "figures.json"
-    nothing = judge([], 0, NOTHING, replace(NOTHING, at=20.0), speed=1.0)
+    nothing = judge([], NOTHING, replace(NOTHING, at=20.0), speed=1.0)
     report.write(path, {"round robin": nothing, "routed": figures()}, Scenario(seed=7), 4.0)
     document = json.loads(path.read_text())
     assert (document["seed"], document["speed"], document["scenario"]["agents"]) == (7, 4.0, 24)
