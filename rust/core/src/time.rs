@@ -5,7 +5,8 @@ use std::time::Duration;
 /// A moment, in nanoseconds since an origin that the caller chooses.
 ///
 /// The core never reads a clock: whoever calls it passes the moment, a real one in a server and a
-/// virtual one in a simulation or a test. Moments passed to one router must not decrease.
+/// virtual one in a simulation or a test. Threads may pass moments to one router a little out of order: a moment
+/// before another one counts as no time at all.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub struct Time(u64);
 

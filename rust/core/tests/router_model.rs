@@ -24,12 +24,28 @@ struct ModelWorker {
     held: Vec<BlockHash>,
     down: bool,
     draining: bool,
+    /// Requests in a row that failed before their first token.
+    failures: u32,
+    paused_until: Time,
 }
 
 impl ModelWorker {
     fn overlap_blocks(&self, blocks: &[BlockHash]) -> usize {
         let held: HashSet<_> = self.held.iter().collect();
         blocks.iter().take_while(|block| held.contains(block)).count()
+    }
+
+    /// A request ended: three failures in a row pause the worker for a second, each more for twice as long.
+    fn ended(&mut self, outcome: Outcome, first_token: bool, now: Time) {
+        match outcome {
+            Outcome::Failed if !first_token => self.failures += 1,
+            Outcome::Finished => self.failures = 0,
+            _ => return,
+        }
+        if self.failures >= 3 {
+            let seconds = 2_f64.powi(self.failures as i32 - 3).min(30.0);
+            self.paused_until = now.after(Duration::from_secs_f64(seconds));
+        }
     }
 
     /// The engine frees a prompt's blocks tail first, so the tail is the first to go.
@@ -105,13 +121,21 @@ struct Run {
     router: Router,
     model: Model,
     now: Time,
+    /// The latest moment that the router was told.
+    told: Time,
     routed: u64,
 }
 
 impl Run {
     fn new() -> Run {
         let config = RouterConfig { block_size: BLOCK, ..RouterConfig::default() };
-        Run { router: Router::new(config).unwrap(), model: Model::default(), now: Time::ZERO, routed: 0 }
+        Run {
+            router: Router::new(config).unwrap(),
+            model: Model::default(),
+            now: Time::ZERO,
+            told: Time::ZERO,
+            routed: 0,
+        }
     }
 
     fn step(&mut self, op: Op) {
@@ -149,6 +173,12 @@ impl Run {
             Op::FirstToken(i) => {
                 if let Some(request) = pick(&mut self.model.open, i) {
                     self.router.first_token(&request.reservation, self.now);
+                    self.told = self.now;
+                    if !request.first_token
+                        && let Some(worker) = self.model.workers.get_mut(&request.worker)
+                    {
+                        worker.failures = 0;
+                    }
                     request.first_token = true;
                 }
             }
@@ -161,6 +191,9 @@ impl Run {
             Op::Close(i, outcome) => {
                 if !self.model.open.is_empty() {
                     let request = self.model.open.swap_remove(i % self.model.open.len());
+                    if let Some(worker) = self.model.workers.get_mut(&request.worker) {
+                        worker.ended(outcome, request.first_token, self.told);
+                    }
                     self.router.close(request.reservation, "", outcome);
                 }
             }
@@ -177,8 +210,10 @@ impl Run {
             max_output_tokens: Some(10),
             ..RouteRequest::default()
         };
+        self.told = self.now;
         self.check_explanation(&request);
-        let eligible = self.model.workers.values().any(|worker| !worker.down && !worker.draining);
+        let names: Vec<_> = self.model.workers.keys().cloned().collect();
+        let eligible = names.iter().any(|name| !self.refused(name));
         let Ok((decision, reservation)) = self.router.route(&request, self.now, self.routed) else {
             assert!(!eligible, "a ready worker was refused");
             return;
@@ -191,6 +226,13 @@ impl Run {
         self.model.open.push(request);
     }
 
+    fn refused(&self, name: &str) -> bool {
+        let worker = &self.model.workers[name];
+        let busy = !self.model.active(name).is_empty();
+        let failing = worker.failures >= 3 && (self.told < worker.paused_until || busy);
+        worker.down || worker.draining || failing
+    }
+
     /// Every worker's overlap and load as the model has them, and a decision that the costs bear out.
     fn check_explanation(&mut self, request: &RouteRequest<'_>) {
         let explanation = self.router.explain(request, self.now, self.routed);
@@ -201,7 +243,7 @@ impl Run {
             let usable = request.prompt_tokens.saturating_sub(1) / BLOCK * BLOCK;
             let overlap = (worker.overlap_blocks(request.blocks) as u32 * BLOCK).min(usable);
             assert_eq!(view.overlap_tokens, overlap, "overlap on {name}");
-            assert_eq!(view.refusal.is_some(), worker.down || worker.draining);
+            assert_eq!(view.refusal.is_some(), self.refused(name));
             let active = self.model.active(name);
             assert_eq!(view.requests as usize, active.len());
             let context =

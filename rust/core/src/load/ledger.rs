@@ -13,6 +13,11 @@ const MEMORY: f64 = 0.9;
 /// A wait is never scaled by less or more than this: a fault of the clock or one odd worker must not run away.
 const SCALE: (f64, f64) = (0.5, 2.0);
 
+/// Requests in a row that fail before their first token until a worker is left alone.
+const FAILURES: u32 = 3;
+/// How long it is left alone at first; twice as long after each trial that fails, up to the second.
+const PAUSE: (Duration, Duration) = (Duration::from_secs(1), Duration::from_secs(30));
+
 /// A booking of load on a worker. It is given back exactly once, to [`Ledger::close`].
 #[derive(Debug, PartialEq, Eq)]
 #[must_use = "the load stays on the worker until the reservation is closed"]
@@ -65,6 +70,8 @@ pub struct Load {
     active: ActiveBlocks,
     observed_seconds: f64,
     predicted_seconds: f64,
+    failures: u32,
+    paused_until: Time,
 }
 
 impl Load {
@@ -104,6 +111,21 @@ impl Load {
             (self.observed_seconds / self.predicted_seconds).clamp(SCALE.0, SCALE.1)
         } else {
             1.0
+        }
+    }
+
+    /// Whether the worker's last requests failed, and it is not time to try it again.
+    ///
+    /// When it is time, one request is the trial: while that is open, others stay away.
+    pub fn is_failing(&self, now: Time) -> bool {
+        self.failures >= FAILURES && (now < self.paused_until || self.requests > 0)
+    }
+
+    fn failed(&mut self, now: Time) {
+        self.failures = self.failures.saturating_add(1);
+        if let Some(trials) = self.failures.checked_sub(FAILURES) {
+            let pause = PAUSE.0.saturating_mul(1 << trials.min(10)).min(PAUSE.1);
+            self.paused_until = now.after(pause);
         }
     }
 
@@ -223,6 +245,7 @@ impl Ledger {
             self.release_prefill(worker, &prefill);
             if let Some(load) = self.current(worker) {
                 load.observe(observed, prefill.predicted);
+                load.failures = 0;
             }
         }
     }
@@ -240,7 +263,9 @@ impl Ledger {
     }
 
     /// Gives the load back, and says how many output tokens were reported.
-    pub fn close(&mut self, reservation: Reservation) -> u32 {
+    ///
+    /// A worker whose requests fail in a row before their first token is left alone for a while.
+    pub fn close(&mut self, reservation: Reservation, outcome: Outcome, now: Time) -> u32 {
         let Some(place) = self.places.get_mut(reservation.index as usize) else { return 0 };
         if place.generation != reservation.generation {
             return 0;
@@ -251,10 +276,16 @@ impl Ledger {
         if let Some(prefill) = entry.prefill {
             self.release_prefill(entry.worker, &prefill);
         }
+        let began = entry.prefill.is_none();
         if let Some(load) = self.current(entry.worker) {
             load.requests -= 1;
             load.context_tokens -= entry.context_tokens;
             load.active.release(&entry.used);
+            match outcome {
+                Outcome::Failed if !began => load.failed(now),
+                Outcome::Finished => load.failures = 0,
+                _ => {}
+            }
         }
         entry.output_tokens
     }
@@ -364,7 +395,7 @@ mod tests {
                     }
                     Op::First(i) if !open.is_empty() => ledger.first_token(&open[i % open.len()], now),
                     Op::Progress(i, n) if !open.is_empty() => ledger.progress(&open[i % open.len()], n),
-                    Op::Close(i) if !open.is_empty() => { ledger.close(open.swap_remove(i % open.len())); }
+                    Op::Close(i) if !open.is_empty() => { ledger.close(open.swap_remove(i % open.len()), Outcome::Finished, now); }
                     Op::Restart(slot) => {
                         generations[slot as usize] += 1;
                         ledger.add_worker(worker(slot, generations[slot as usize]));
@@ -380,7 +411,7 @@ mod tests {
                 }
             }
             for reservation in open {
-                ledger.close(reservation);
+                ledger.close(reservation, Outcome::Finished, Time::ZERO);
             }
             prop_assert!(ledger.copies.is_empty());
             prop_assert_eq!(ledger.open(), 0);
@@ -398,12 +429,12 @@ mod tests {
         for _ in 0..20 {
             let reservation = ledger.book(&booking(w, 1000, 1000), Time::ZERO);
             ledger.first_token(&reservation, Time::from_secs_f64(0.15));
-            ledger.close(reservation);
+            ledger.close(reservation, Outcome::Finished, Time::ZERO);
         }
         let held = ledger.book(&booking(w, 1000, 1000), Time::ZERO);
         let wait = ledger.load(Slot(0)).unwrap().wait_seconds();
         assert!((wait - 0.15).abs() < 1e-6, "{wait}");
-        ledger.close(held);
+        ledger.close(held, Outcome::Finished, Time::ZERO);
     }
 
     #[test]
@@ -415,6 +446,33 @@ mod tests {
         assert_eq!(ledger.copies_in_progress(7), 1);
         ledger.first_token(&reservation, Time::ZERO);
         assert_eq!(ledger.copies_in_progress(7), 0);
-        ledger.close(reservation);
+        ledger.close(reservation, Outcome::Finished, Time::ZERO);
+    }
+
+    #[test]
+    fn a_worker_that_fails_is_left_alone_and_tried_again() {
+        let mut ledger = Ledger::default();
+        let w = worker(0, 1);
+        ledger.add_worker(w);
+        let fail = |ledger: &mut Ledger, now| {
+            let reservation = ledger.book(&booking(w, 10, 10), now);
+            ledger.close(reservation, Outcome::Failed, now);
+        };
+        let failing =
+            |ledger: &Ledger, seconds| ledger.load(Slot(0)).unwrap().is_failing(Time::from_secs_f64(seconds));
+        for _ in 1..FAILURES {
+            fail(&mut ledger, Time::ZERO);
+            assert!(!failing(&ledger, 0.0));
+        }
+        fail(&mut ledger, Time::ZERO);
+        assert!(failing(&ledger, 0.9) && !failing(&ledger, 1.0));
+        fail(&mut ledger, Time::from_secs_f64(1.0));
+        assert!(failing(&ledger, 2.9) && !failing(&ledger, 3.0));
+        let trial = ledger.book(&booking(w, 10, 10), Time::from_secs_f64(3.0));
+        assert!(failing(&ledger, 3.0), "one request is the trial");
+        ledger.first_token(&trial, Time::from_secs_f64(3.1));
+        assert!(!failing(&ledger, 3.1));
+        ledger.close(trial, Outcome::Failed, Time::from_secs_f64(3.2));
+        assert!(!failing(&ledger, 3.2), "a reply that breaks off later says nothing of the next request");
     }
 }

@@ -8,6 +8,10 @@ const MAX_TENANTS: usize = 1024;
 /// Requests after which a mean is trusted more than what a request declares.
 const TRUSTED_AFTER: u32 = 8;
 
+/// A declared limit counts up to this many times what is expected of a request that declares none: anybody can
+/// declare four billion, and must not make every worker look full.
+const DECLARED_AT_MOST: f64 = 16.0;
+
 /// The weight of one more request in a mean, once it is trusted.
 const WEIGHT: f64 = 0.1;
 
@@ -54,7 +58,7 @@ impl OutputMeans {
         match (learned, declared) {
             (Some(mean), Some(limit)) => mean.min(f64::from(limit)),
             (Some(mean), None) => mean,
-            (None, Some(limit)) => f64::from(limit),
+            (None, Some(limit)) => f64::from(limit).min(DECLARED_AT_MOST * f64::from(unknown)),
             (None, None) => f64::from(unknown),
         }
     }
@@ -69,6 +73,7 @@ mod tests {
         let mut means = OutputMeans::default();
         assert_eq!(means.expect("a", None, 256), 256.0);
         assert_eq!(means.expect("a", Some(4096), 256), 4096.0);
+        assert_eq!(means.expect("a", Some(u32::MAX), 256), 4096.0);
         for _ in 0..TRUSTED_AFTER {
             means.observe("a", 100);
         }

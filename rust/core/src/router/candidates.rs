@@ -14,6 +14,9 @@ use crate::time::Time;
 /// When to try again after a refusal for saturation: never sooner than the first, never later than the second.
 const RETRY_AFTER: (Duration, Duration) = (Duration::from_secs(1), Duration::from_secs(60));
 
+/// Characters of a model's name that a message repeats.
+const MODEL_CHARS: usize = 128;
+
 /// Why a worker may not take a request.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub enum Refusal {
@@ -29,6 +32,8 @@ pub enum Refusal {
     TooLong,
     /// It has as many requests as it may have.
     AtLimit,
+    /// Its last requests failed: it is left alone for a while, and then tried with one.
+    Failing,
 }
 
 impl Refusal {
@@ -41,6 +46,7 @@ impl Refusal {
             Refusal::Avoided => "avoided",
             Refusal::TooLong => "too-long",
             Refusal::AtLimit => "at-limit",
+            Refusal::Failing => "failing",
         }
     }
 }
@@ -60,6 +66,7 @@ impl Router {
         now: Time,
         random: u64,
     ) -> Result<Question, RouteError> {
+        self.now = self.now.max(now);
         let mut overlaps = std::mem::take(&mut self.overlaps);
         self.index.lookup(request.blocks, now, &mut overlaps);
         self.overlaps = overlaps;
@@ -89,6 +96,9 @@ impl Router {
             WorkerState::Down => return Some(Refusal::Down),
             WorkerState::Draining => return Some(Refusal::Draining),
             WorkerState::Ready => {}
+        }
+        if self.ledger.load(worker.id.slot).is_some_and(|load| load.is_failing(self.now)) {
+            return Some(Refusal::Failing);
         }
         if request.avoid.contains(&worker.id) {
             return Some(Refusal::Avoided);
@@ -161,7 +171,7 @@ impl Router {
         }
         match request.model {
             Some(model) if !self.fleet.is_empty() && refusals().all(|(_, r)| r == Some(Refusal::Model)) => {
-                RouteError::UnknownModel(model.to_owned())
+                RouteError::UnknownModel(shortened(model))
             }
             _ => RouteError::NoEligibleWorker,
         }
@@ -176,6 +186,14 @@ impl Router {
             at_limit.map(|(w, _)| cost::of(&question, &self.candidate(request, w), &self.prices).total());
         let least = costs.fold(f64::INFINITY, f64::min).min(RETRY_AFTER.1.as_secs_f64());
         Duration::from_secs_f64(least.max(0.0)).clamp(RETRY_AFTER.0, RETRY_AFTER.1)
+    }
+}
+
+/// A model's name for a message: what is longer than any real name is cut.
+fn shortened(model: &str) -> String {
+    match model.char_indices().nth(MODEL_CHARS) {
+        Some((end, _)) => format!("{}…", &model[..end]),
+        None => model.to_owned(),
     }
 }
 

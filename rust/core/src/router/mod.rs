@@ -80,6 +80,8 @@ pub struct Router {
     outputs: OutputMeans,
     stats: Stats,
     turn: u64,
+    /// The latest moment that anyone told.
+    now: Time,
     overlaps: Overlaps,
     candidates: Vec<Candidate>,
 }
@@ -99,6 +101,7 @@ impl Router {
             outputs: OutputMeans::default(),
             stats: Stats::default(),
             turn: 0,
+            now: Time::ZERO,
             overlaps: Overlaps::default(),
             candidates: Vec::new(),
             config,
@@ -233,8 +236,7 @@ impl Router {
         self.turn = self.turn.wrapping_add(1);
         self.stats.decided(&decision);
         let slot = decision.worker.id.slot;
-        let warm =
-            f64::from(decision.overlap_tokens) >= self.config.warm_share * f64::from(request.prompt_tokens);
+        let copies = matches!(decision.reason, Reason::Spill | Reason::Cold);
         let output = self.expected_output(request);
         let booking = Booking {
             worker: decision.worker.id,
@@ -243,7 +245,7 @@ impl Router {
             prompt_tokens: request.prompt_tokens,
             blocks: request.blocks,
             output_blocks: output as u64 / u64::from(self.config.block_size),
-            copy_of: (!warm && !request.blocks.is_empty()).then(|| candidates::prefix_key(request.blocks)),
+            copy_of: (copies && !request.blocks.is_empty()).then(|| candidates::prefix_key(request.blocks)),
         };
         let reservation = self.ledger.book(&booking, now);
         if !request.blocks.is_empty() {
@@ -256,6 +258,7 @@ impl Router {
 
     /// The first token of a reply came.
     pub fn first_token(&mut self, reservation: &Reservation, now: Time) {
+        self.now = self.now.max(now);
         self.ledger.first_token(reservation, now);
     }
 
@@ -271,7 +274,7 @@ impl Router {
 
     /// A request ended: its load goes.
     pub fn close(&mut self, reservation: Reservation, tenant: &str, outcome: Outcome) {
-        let output_tokens = self.ledger.close(reservation);
+        let output_tokens = self.ledger.close(reservation, outcome, self.now);
         if outcome == Outcome::Finished && output_tokens > 0 {
             self.outputs.observe(tenant, output_tokens);
         }
