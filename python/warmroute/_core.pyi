@@ -37,7 +37,7 @@ _Tokens: TypeAlias = Buffer | Sequence[int]
 _Reason: TypeAlias = Literal["warm", "spill", "cold", "balance"]
 _Outcome: TypeAlias = Literal["finished", "failed", "cancelled", "abandoned"]
 _State: TypeAlias = Literal["ready", "down", "draining"]
-_Refusal: TypeAlias = Literal["model", "down", "draining", "avoided", "too-long", "at-limit"]
+_Refusal: TypeAlias = Literal["model", "down", "draining", "avoided", "too-long", "at-limit", "failing"]
 
 @final
 class OptionSpec:
@@ -242,7 +242,8 @@ class Lease:
     """The booking of a request on its worker.
 
     The load is given back when the lease is closed, and where it is dropped without (counted as `abandoned`).
-    As a context manager it closes itself: `finished`, or `failed` where the block raises.
+    As a context manager it closes itself: `finished`, `failed` where the block raises an `Exception`, and
+    `cancelled` for what is none: a cancelled task, a closed generator, Ctrl-C.
     """
 
     @property

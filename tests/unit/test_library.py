@@ -1,6 +1,7 @@
 """The library: arguments, errors, leases and threads."""
 
 import array
+import asyncio
 import gc
 import threading
 from collections.abc import Callable, Sequence
@@ -58,8 +59,9 @@ def test_every_form_of_tokens_is_the_same_prompt(
     [
         ([1, -1], "-1"),
         ([2**32], "4294967296"),
-        ([1.5], "1.5"),
-        (["a"], "'a'"),
+        ([1.5], "float"),
+        (["a"], "str"),
+        ([10**60], "1000"),
         ("abc", "str"),
         (b"abc", "3 bytes"),
         (bytearray(b"abcde"), "5 bytes"),
@@ -170,6 +172,51 @@ def test_a_block_that_raises_closes_as_failed(router: warmroute.Router) -> None:
         lease.close("cancelled")
     stats = router.stats()
     assert (stats["failed"], stats["finished"], stats["cancelled"]) == (1, 1, 1)
+
+
+def test_a_prompt_given_as_text_stays_out_of_the_error(router: warmroute.Router) -> None:
+    with pytest.raises(errors.InvalidRequest) as caught:
+        router.route(["You are a secret prompt"])  # type: ignore[list-item]
+    assert "secret" not in str(caught.value)
+
+
+@pytest.mark.parametrize("left", [asyncio.CancelledError, GeneratorExit, KeyboardInterrupt])
+def test_whoever_leaves_is_not_a_failure(router: warmroute.Router, left: type[BaseException]) -> None:
+    with pytest.raises(left), router.route(IDS):
+        raise left
+    stats = router.stats()
+    assert (stats["cancelled"], stats["failed"], stats["open"]) == (1, 0, 0)
+
+
+def test_an_error_while_leases_are_collected_does_not_block(router: warmroute.Router) -> None:
+    """Making an exception may run the garbage collector, which gives back the loads of unreachable leases."""
+
+    class Cycle:
+        def __init__(self, lease: warmroute.Lease) -> None:
+            self.lease, self.cycle = lease, self
+
+    threshold = gc.get_threshold()
+    gc.set_threshold(1)
+    try:
+        for _ in range(50):
+            Cycle(router.route(IDS))
+            with pytest.raises(errors.UnknownWorker):
+                router.route(IDS, avoid=["w9"])
+    finally:
+        gc.set_threshold(*threshold)
+    gc.collect()
+    assert router.stats()["open"] == 0
+
+
+def test_a_worker_that_fails_in_a_row_is_left_alone(router: warmroute.Router) -> None:
+    homes = []
+    for _ in range(10):
+        lease = router.route(IDS)
+        homes.append(lease.worker)
+        lease.close("failed" if lease.worker == homes[0] else "finished")
+    assert homes.count(homes[0]) == 3
+    refusals = {candidate.worker: candidate.refusal for candidate in router.explain(IDS).candidates}
+    assert refusals[homes[0]] == "failing"
 
 
 def test_model_lora_and_salt_separate_prompts(router: warmroute.Router) -> None:

@@ -124,7 +124,8 @@ def _from_environment(schema: Schema, environment: Mapping[str, str]) -> Iterato
         if _is_service_link(variable, text):
             continue
         if variable not in by_variable:
-            raise ConfigError(variable, text, unknown(variable, by_variable), "environment")
+            # Its value stays out of the message: what is unknown may be a credential.
+            raise ConfigError(variable, "(hidden)", unknown(variable, by_variable), "environment")
         key, option = by_variable[variable]
         yield key, Setting(option.parse(text, key, variable), variable)
 

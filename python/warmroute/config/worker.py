@@ -27,14 +27,14 @@ def worker_of(text: str, source: str, **rest: Any) -> WorkerOptions:
 
 
 def _checked_url(url: str, source: str) -> str:
+    if "@" in url:
+        # The value stays out of the message: it holds a credential.
+        raise ConfigError("worker.url", "(hidden)", URL_ALLOWED, source)
     try:
         parts = urlsplit(url)
         port = parts.port
     except ValueError:
         raise ConfigError("worker.url", url, URL_ALLOWED, source) from None
-    if parts.username is not None or parts.password is not None:
-        # The value stays out of the message: it holds a credential.
-        raise ConfigError("worker.url", "(hidden)", URL_ALLOWED, source)
     extra = parts.path.strip("/") or parts.query or parts.fragment
     if parts.scheme != "http" or not parts.hostname or extra or port == 0:
         raise ConfigError("worker.url", url, URL_ALLOWED, source)

@@ -42,7 +42,10 @@ class Facts:
 
 def read_models(text: str) -> tuple[Model, ...]:
     """Read `/v1/models`; raise `ValueError` where it is not OpenAI's list of models."""
-    document = json.loads(text)
+    try:
+        document = json.loads(text)
+    except RecursionError:
+        raise ValueError("/v1/models is nested too deeply") from None
     entries = document.get("data") if isinstance(document, dict) else None
     if not isinstance(entries, list):
         raise ValueError("/v1/models is not a list of models")

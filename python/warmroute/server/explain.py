@@ -31,6 +31,8 @@ class Explain:
             document = json.loads(body)
         except ValueError as error:
             raise InvalidRequest(f"the body is not JSON: {error}") from None
+        except RecursionError:
+            raise InvalidRequest("the body is nested too deeply") from None
         if not isinstance(document, dict):
             raise InvalidRequest("the body is not a JSON object")
         if "tokens" in document:

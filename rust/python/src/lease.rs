@@ -3,7 +3,9 @@
 use std::time::Instant;
 
 use parking_lot::Mutex;
+use pyo3::exceptions::PyException;
 use pyo3::prelude::*;
+use pyo3::types::PyType;
 use warmroute_core::load::ledger::Outcome;
 use warmroute_core::router::{Decision, Lease, SharedRouter};
 
@@ -29,8 +31,9 @@ impl PyLease {
         PyLease { decision: lease.decision().clone(), lease: Mutex::new(lease), router }
     }
 
-    fn end(&self, outcome: Outcome) -> bool {
-        self.lease.lock().close(outcome)
+    /// Does something that takes the router's lock, for which the GIL must not be held up.
+    fn with<T: Send>(&self, py: Python<'_>, act: impl FnOnce(&mut Lease) -> T + Send) -> T {
+        py.detach(|| act(&mut self.lease.lock()))
     }
 }
 
@@ -81,22 +84,23 @@ impl PyLease {
         self.lease.lock().is_open()
     }
 
-    fn first_token(&self) {
-        self.lease.lock().first_token(self.router.time(Instant::now()));
+    fn first_token(&self, py: Python<'_>) {
+        let now = self.router.time(Instant::now());
+        self.with(py, |lease| lease.first_token(now));
     }
 
-    fn progress(&self, output_tokens: u32) {
-        self.lease.lock().progress(output_tokens);
+    fn progress(&self, py: Python<'_>, output_tokens: u32) {
+        self.with(py, |lease| lease.progress(output_tokens));
     }
 
-    fn cached_tokens(&self, tokens: u32) {
-        self.lease.lock().cached_tokens(tokens);
+    fn cached_tokens(&self, py: Python<'_>, tokens: u32) {
+        self.with(py, |lease| lease.cached_tokens(tokens));
     }
 
     #[pyo3(signature = (outcome = "finished"))]
     fn close(&self, py: Python<'_>, outcome: &str) -> PyResult<bool> {
         match OUTCOMES.iter().find(|(name, _)| *name == outcome) {
-            Some((_, outcome)) => Ok(self.end(*outcome)),
+            Some((_, outcome)) => Ok(self.with(py, |lease| lease.close(*outcome))),
             None => {
                 let names = OUTCOMES.map(|(name, _)| name).join(", ");
                 Err(errors::invalid(py, format!("outcome {outcome:?} is not known: use one of {names}")))
@@ -109,9 +113,24 @@ impl PyLease {
     }
 
     #[pyo3(signature = (kind, error, trace, /))]
-    fn __exit__(&self, kind: &Bound<'_, PyAny>, error: &Bound<'_, PyAny>, trace: &Bound<'_, PyAny>) {
+    fn __exit__(
+        &self,
+        kind: &Bound<'_, PyAny>,
+        error: &Bound<'_, PyAny>,
+        trace: &Bound<'_, PyAny>,
+    ) -> PyResult<()> {
         let _ = (error, trace);
-        self.end(if kind.is_none() { Outcome::Finished } else { Outcome::Failed });
+        let py = kind.py();
+        let outcome = if kind.is_none() {
+            Outcome::Finished
+        } else if kind.cast::<PyType>()?.is_subclass_of::<PyException>()? {
+            Outcome::Failed
+        } else {
+            // A task that is cancelled, a generator that is closed, Ctrl-C: whoever asked left.
+            Outcome::Cancelled
+        };
+        self.with(py, |lease| lease.close(outcome));
+        Ok(())
     }
 
     fn __repr__(&self) -> String {

@@ -76,9 +76,13 @@ impl PyRouter {
         if names.is_empty() {
             return Ok(Vec::new());
         }
-        let router = self.router.lock();
-        let ids = names.iter().map(|name| router.fleet().get(name).map(|worker| worker.id));
-        ids.collect::<Result<_, _>>().map_err(|error| errors::fleet(py, &error))
+        // No Python object is made while the lock is held: making one may run the garbage collector, which may
+        // drop a lease, which takes the lock.
+        let ids: Result<Vec<_>, _> = {
+            let router = self.router.lock();
+            names.iter().map(|name| router.fleet().get(name).map(|worker| worker.id)).collect()
+        };
+        ids.map_err(|error| errors::fleet(py, &error))
     }
 
     fn change<T>(
@@ -170,8 +174,10 @@ impl PyRouter {
         self.change(py, |router| router.remove_worker(name))
     }
 
-    fn workers(&self) -> Vec<PyWorker> {
-        self.router.lock().fleet().iter().map(|(worker, state)| PyWorker::new(worker, state)).collect()
+    fn workers(&self, py: Python<'_>) -> Vec<PyWorker> {
+        py.detach(|| {
+            self.router.lock().fleet().iter().map(|(worker, state)| PyWorker::new(worker, state)).collect()
+        })
     }
 
     #[pyo3(signature = (
@@ -286,7 +292,7 @@ impl PyRouter {
     }
 
     fn stats<'py>(&self, py: Python<'py>) -> PyResult<Bound<'py, PyDict>> {
-        let stats = self.router.lock().stats();
+        let stats = py.detach(|| self.router.lock().stats());
         stats::router(py, &stats)
     }
 

@@ -4,13 +4,16 @@ use std::cell::Cell;
 
 use pyo3::buffer::{Element, PyBuffer, PyUntypedBuffer};
 use pyo3::prelude::*;
-use pyo3::types::PyBytes;
+use pyo3::types::{PyBytes, PyInt};
 use warmroute_core::block::{BlockHash, BlockHasher, Namespace};
 
 use crate::errors;
 
 /// Prompts from this many bytes on are hashed without the GIL; for shorter ones giving it up costs more.
 const RELEASE_BYTES: usize = 16 * 1024;
+
+/// Digits of a number that an error repeats.
+const MAX_DIGITS: usize = 32;
 
 /// A prompt cut into blocks.
 pub(crate) struct Hashed {
@@ -94,9 +97,10 @@ impl Cells<'_, '_> {
     ) -> PyResult<Hashed> {
         let tokens = length(self.py, buffer.item_count())?;
         let blocks = if let Some(memory) = buffer.as_slice_ptr() {
-            // SAFETY: the memory stays where it is while `buffer` holds its export, it is aligned and sized for `T`
-            // (`as_typed` checked the format), and the GIL is held and no Python code runs until the slice is gone,
-            // so that nothing writes to it; `Cell` has the layout of `T`.
+            // SAFETY: the memory stays where it is while `buffer` holds its export, and it is aligned and sized for
+            // `T`, whose format `as_typed` checked; `Cell` has the layout of `T`, and any bits are a number. The GIL
+            // is held until the slice is gone, so that Python code does not write to it; whoever writes to an array
+            // from another thread without the GIL races with every reader of the buffer protocol.
             #[expect(unsafe_code, reason = "hashing 120 KB in place instead of copying it first")]
             let cells = unsafe { &*(memory.as_ptr() as *const [Cell<T>]) };
             self.hash_each(cells, |cell| id(cell.get()))
@@ -148,7 +152,14 @@ fn sequence(tokens: &Bound<'_, PyAny>) -> PyResult<Vec<u8>> {
     for item in iterator {
         let item = item?;
         let Ok(id) = item.extract::<u32>() else {
-            return Err(out_of_range(py, &item.repr()?.to_string()));
+            // What is not an int is named by its type alone: it may be the prompt itself.
+            if !item.is_instance_of::<PyInt>() {
+                return Err(wrong(py, &format!("a sequence with a {}", item.get_type().name()?)));
+            }
+            return Err(out_of_range(
+                py,
+                &item.repr()?.to_string().chars().take(MAX_DIGITS).collect::<String>(),
+            ));
         };
         ids.extend_from_slice(&id.to_le_bytes());
     }
