@@ -65,7 +65,8 @@ pub(crate) async fn connection(guest: Guest) {
                 Call::Expire => return,
                 Call::Shrink if client.is_at_rest() => {
                     let Parts { read_buf, .. } = serving.into_parts();
-                    serving = serve_from(read_buf);
+                    // A copy: even an empty part of the buffer would keep all of it.
+                    serving = serve_from(Bytes::copy_from_slice(&read_buf));
                 }
                 Call::Shrink | Call::None => {}
             },

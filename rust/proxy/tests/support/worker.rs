@@ -144,6 +144,11 @@ impl Worker {
         self.state.seen.lock().unwrap().clone()
     }
 
+    /// Lets go of the requests so far.
+    pub(crate) fn forget(&self) {
+        self.state.seen.lock().unwrap().clear();
+    }
+
     /// Closes every connection, as a worker does that ends or lets idle ones go.
     pub(crate) fn drop_connections(&self) {
         for stream in self.state.open.lock().unwrap().drain(..) {
