@@ -35,7 +35,7 @@ __version__: str
 
 _Tokens: TypeAlias = Buffer | Sequence[int]
 _Reason: TypeAlias = Literal["warm", "spill", "cold", "balance"]
-_Outcome: TypeAlias = Literal["finished", "failed", "cancelled", "abandoned"]
+_Outcome: TypeAlias = Literal["finished", "failed", "unreachable", "cancelled", "abandoned"]
 _State: TypeAlias = Literal["ready", "down", "draining"]
 _Refusal: TypeAlias = Literal["model", "down", "draining", "avoided", "too-long", "at-limit", "failing"]
 
@@ -293,6 +293,8 @@ class Lease:
 
     def close(self, outcome: _Outcome = "finished") -> bool:
         """Report the end: the load goes. Answers `False` where the lease was closed before.
+
+        A worker that is `unreachable` three times in a row is left alone for a while, and then tried again.
 
         Raises:
             InvalidRequest: for an outcome that is none.

@@ -143,7 +143,7 @@ class RouterMachine(RuleBasedStateMachine):
             request.lease.progress(tokens)
             request.output_tokens = max(request.output_tokens, tokens)
 
-    @rule(request=consumes(leases), outcome=st.sampled_from(("finished", "cancelled")))
+    @rule(request=consumes(leases), outcome=st.sampled_from(("finished", "failed", "cancelled")))
     def close(self, request: Open | None, outcome: Literal["finished", "failed", "cancelled"]) -> None:
         if request is not None:
             assert request.lease.close(outcome)

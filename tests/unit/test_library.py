@@ -208,12 +208,12 @@ def test_an_error_while_leases_are_collected_does_not_block(router: warmroute.Ro
     assert router.stats()["open"] == 0
 
 
-def test_a_worker_that_fails_in_a_row_is_left_alone(router: warmroute.Router) -> None:
+def test_a_worker_that_cannot_be_reached_is_left_alone(router: warmroute.Router) -> None:
     homes = []
     for _ in range(10):
         lease = router.route(IDS)
         homes.append(lease.worker)
-        lease.close("failed" if lease.worker == homes[0] else "finished")
+        lease.close("unreachable" if lease.worker == homes[0] else "finished")
     assert homes.count(homes[0]) == 3
     refusals = {candidate.worker: candidate.refusal for candidate in router.explain(IDS).candidates}
     assert refusals[homes[0]] == "failing"

@@ -24,7 +24,7 @@ struct ModelWorker {
     held: Vec<BlockHash>,
     down: bool,
     draining: bool,
-    /// Requests in a row that failed before their first token.
+    /// Requests in a row that got no reply.
     failures: u32,
     paused_until: Time,
 }
@@ -38,7 +38,7 @@ impl ModelWorker {
     /// A request ended: three failures in a row pause the worker for a second, each more for twice as long.
     fn ended(&mut self, outcome: Outcome, first_token: bool, now: Time) {
         match outcome {
-            Outcome::Failed if !first_token => self.failures += 1,
+            Outcome::Unreachable if !first_token => self.failures += 1,
             Outcome::Finished => self.failures = 0,
             _ => return,
         }
@@ -101,7 +101,7 @@ fn op() -> impl Strategy<Value = Op> {
         20 => (0_usize..3, 1_usize..60, 0_u32..4).prop_map(|(stem, length, tail)| Op::Route { stem, length, tail }),
         6 => any::<usize>().prop_map(Op::FirstToken),
         4 => (any::<usize>(), 0_u32..30).prop_map(|(i, n)| Op::Progress(i, n)),
-        10 => (any::<usize>(), prop_oneof![Just(Outcome::Finished), Just(Outcome::Failed)])
+        10 => (any::<usize>(), prop_oneof![Just(Outcome::Finished), Just(Outcome::Failed), Just(Outcome::Unreachable)])
             .prop_map(|(i, outcome)| Op::Close(i, outcome)),
     ]
 }

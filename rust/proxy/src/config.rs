@@ -28,8 +28,12 @@ warmroute_core::options! {
         idle_timeout_ms: u64 = 90_000, Int(10, DAY_MS), "ms";
         /// How long a connection to a worker may take.
         connect_timeout_ms: u64 = 3_000, Int(1, DAY_MS), "ms";
-        /// How long a worker may take to begin its reply; 0 sets no bound, because a long prefill is not a death.
-        request_timeout_ms: u64 = 0, Int(0, DAY_MS), "ms";
+        /// How long a worker may take to begin its reply; 0 sets no bound. A reply that is not streamed begins at its
+        /// end.
+        request_timeout_ms: u64 = 1_800_000, Int(0, DAY_MS), "ms";
+        /// How long a worker may send nothing of a reply that it has begun; 0 sets no bound. vLLM begins a stream
+        /// before it is queued, so this covers the queue and the prefill.
+        silence_timeout_ms: u64 = 600_000, Int(0, DAY_MS), "ms";
         /// Idle connections that each thread keeps to one worker.
         idle_per_worker: u32 = 256, Int(0, 65_536), "";
         /// How long an idle connection to a worker is kept. vLLM closes its own after 5 s.
@@ -62,6 +66,10 @@ impl ProxyConfig {
 
     pub(crate) fn connect_timeout(&self) -> Duration {
         Duration::from_millis(self.connect_timeout_ms)
+    }
+
+    pub(crate) fn silence_timeout(&self) -> Option<Duration> {
+        (self.silence_timeout_ms > 0).then(|| Duration::from_millis(self.silence_timeout_ms))
     }
 
     pub(crate) fn request_timeout(&self) -> Option<Duration> {

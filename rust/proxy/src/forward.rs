@@ -75,15 +75,22 @@ pub(crate) async fn forward(
         && let Ok(routed) = route(&shard, ask.endpoint, &ask.head.headers, &ask.body, &tried).await
     {
         shard.stats.retries[reason as usize].one();
-        exchange.release(Outcome::Failed);
+        exchange.release(outcome(reason));
         result = attempt(&shard, &ask, &mut exchange, routed).await;
     }
     match result {
         Ok(answer) => Ok(pass_on(answer, &ask, exchange).await),
         Err(failure) => {
-            exchange.release(Outcome::Failed);
+            exchange.release(failure.retry.map_or(Outcome::Failed, outcome));
             Err((failure.refusal, exchange))
         }
+    }
+}
+
+fn outcome(reason: RetryReason) -> Outcome {
+    match reason {
+        RetryReason::Connect | RetryReason::Closed => Outcome::Unreachable,
+        RetryReason::BadGateway | RetryReason::Unavailable => Outcome::Failed,
     }
 }
 
@@ -91,7 +98,10 @@ fn wants_retry(result: &Result<Answer, Failure>) -> Option<RetryReason> {
     match result {
         Ok(answer) => match answer.reply.status() {
             StatusCode::BAD_GATEWAY => Some(RetryReason::BadGateway),
-            StatusCode::SERVICE_UNAVAILABLE => Some(RetryReason::Unavailable),
+            // A worker that says when to come back sheds load: sent elsewhere, it would be load there.
+            StatusCode::SERVICE_UNAVAILABLE if !answer.reply.headers().contains_key(header::RETRY_AFTER) => {
+                Some(RetryReason::Unavailable)
+            }
             _ => None,
         },
         Err(failure) => failure.retry,

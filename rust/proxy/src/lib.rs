@@ -19,6 +19,7 @@ mod reply;
 mod route;
 mod serve;
 mod shard;
+mod silence;
 mod socket;
 mod stats;
 mod tail;

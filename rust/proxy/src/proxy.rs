@@ -174,6 +174,9 @@ fn listeners_on(
     address: SocketAddr,
     threads: usize,
 ) -> std::io::Result<(SocketAddr, Vec<std::net::TcpListener>)> {
+    // Sockets that share a port would share it with another router's too, in silence. One that does not share finds
+    // out whether somebody listens.
+    drop(std::net::TcpListener::bind(address)?);
     let first = accept::listen(address)?;
     let address = first.local_addr()?;
     let mut listeners = vec![first];

@@ -11,7 +11,7 @@ use warmroute_prompt::{Endpoint, PromptError};
 use crate::headers;
 use crate::stats::RefusalKind;
 
-/// OpenAI's clients obey `retry-after` up to a minute; a longer wait is not worth a client's own tries.
+/// OpenAI's clients obey `retry-after` up to a minute; where that is not enough, a client's own tries cannot help.
 const WORTH_WAITING: Duration = Duration::from_secs(60);
 
 /// A request that the proxy answers with an error.
@@ -79,7 +79,7 @@ impl Refusal {
             // Up to a quarter more, so that those who were refused together do not come back together.
             let seconds = after.as_secs_f64() * (1.0 + (random % 1024) as f64 / 4096.0);
             headers.insert(header::RETRY_AFTER, headers::number(seconds.ceil().max(1.0) as u64));
-            if after > WORTH_WAITING {
+            if after >= WORTH_WAITING {
                 headers.insert(headers::SHOULD_RETRY, HeaderValue::from_static("false"));
             }
         }
@@ -112,11 +112,11 @@ impl Refusal {
     }
 }
 
-/// The event that ends a streamed reply whose worker failed.
-pub(crate) fn stream_event(worker: &str, endpoint: Option<Endpoint>) -> Bytes {
+/// The event that ends a streamed reply whose worker failed: what it did, as `closed the connection`.
+pub(crate) fn stream_event(worker: &str, did: &str, endpoint: Option<Endpoint>) -> Bytes {
     let error = json!({
-        "message": format!("worker {worker:?} closed the connection in the middle of its reply: the reply is \
-                            not complete, send the request again"),
+        "message": format!("worker {worker:?} {did} in the middle of its reply: the reply is not complete, send \
+                            the request again"),
         "type": "server_error", "param": null, "code": "stream_interrupted",
     });
     Bytes::from(if endpoint == Some(Endpoint::Messages) {
@@ -171,7 +171,7 @@ mod tests {
             |seconds| Refusal::from(RouteError::Saturated { retry_after: Duration::from_secs(seconds) });
         let headers = refusal(8).headers(1023);
         assert_eq!((&headers["retry-after"], headers.get("x-should-retry")), (&HeaderValue::from(10), None));
-        assert_eq!(refusal(100).headers(0)["x-should-retry"], "false");
+        assert_eq!(refusal(60).headers(0)["x-should-retry"], "false");
         assert_eq!(refusal(0).headers(0)["retry-after"], "1");
     }
 
@@ -184,7 +184,7 @@ mod tests {
         assert!(body["error"]["code"].is_null());
         let body: Value = serde_json::from_slice(&refusal.body(Some(Endpoint::Messages))).unwrap();
         assert_eq!(body["type"], "error");
-        let event = stream_event("w", Some(Endpoint::Messages));
+        let event = stream_event("w", "failed", Some(Endpoint::Messages));
         assert!(event.starts_with(b"event: error\ndata: {"));
     }
 }

@@ -17,12 +17,16 @@ use warmroute_prompt::Endpoint;
 
 use crate::exchange::Exchange;
 use crate::refusal;
+use crate::silence::Silence;
 use crate::stats::Ending;
 use crate::tail::Tail;
 use crate::upstream::{Target, Upstream};
 
 /// Events of a stream after which the router is told of the progress: each counts as one token.
 const PROGRESS_EVENTS: u32 = 32;
+
+/// What a worker did whose connection ended too soon.
+const CLOSED: &str = "closed the connection";
 
 /// A reply that cannot be completed: its connection is closed, so that the client sees that it is cut.
 #[derive(Debug)]
@@ -103,6 +107,7 @@ pub(crate) struct Forwarded {
     broken: bool,
     over: bool,
     tail: Tail,
+    silence: Option<Silence>,
 }
 
 impl Forwarded {
@@ -114,6 +119,7 @@ impl Forwarded {
         head: &Parts,
         incoming: Incoming,
     ) -> Forwarded {
+        let silence = exchange.shard.config().silence_timeout().map(Silence::new);
         let kind = head.headers.get(header::CONTENT_TYPE).map_or(&[][..], HeaderValue::as_bytes);
         Forwarded {
             exchange,
@@ -130,6 +136,7 @@ impl Forwarded {
             broken: false,
             over: false,
             tail: Tail::default(),
+            silence,
         }
     }
 
@@ -145,7 +152,7 @@ impl Forwarded {
             return Poll::Ready(None);
         }
         if self.broken {
-            return self.interrupted(cx);
+            return self.interrupted("failed", cx);
         }
         loop {
             let mut next = Pin::new(&mut self.incoming).poll_frame(cx);
@@ -154,7 +161,10 @@ impl Forwarded {
                 let open = self.upstream.as_mut().is_some_and(|upstream| upstream.drive(cx));
                 next = Pin::new(&mut self.incoming).poll_frame(cx);
                 if next.is_pending() && !open {
-                    return self.interrupted(cx);
+                    return self.interrupted(CLOSED, cx);
+                }
+                if next.is_pending() && self.silence.as_mut().is_some_and(|silence| silence.is_too_long(cx)) {
+                    return self.interrupted("sent nothing for too long", cx);
                 }
             }
             return match ready!(next) {
@@ -163,7 +173,7 @@ impl Forwarded {
                     // Trailers: the client was not asked whether it takes them.
                     Err(_) => continue,
                 },
-                Some(Err(_)) => self.interrupted(cx),
+                Some(Err(_)) => self.interrupted(CLOSED, cx),
                 None => {
                     self.end(cx);
                     Poll::Ready(None)
@@ -176,6 +186,9 @@ impl Forwarded {
         if !self.begun {
             self.begun = true;
             self.exchange.first_byte(self.events && self.ending == Ending::Success);
+        }
+        if let Some(silence) = &mut self.silence {
+            silence.broken();
         }
         self.exchange.shard.stats.bytes_sent.add(data.len() as u64);
         self.tail.push(&data);
@@ -208,13 +221,13 @@ impl Forwarded {
     }
 
     /// The worker failed: a stream says so in an event, any other reply breaks off.
-    fn interrupted(&mut self, cx: &mut Context<'_>) -> Poll<Option<Result<Bytes, Interrupted>>> {
+    fn interrupted(&mut self, did: &str, cx: &mut Context<'_>) -> Poll<Option<Result<Bytes, Interrupted>>> {
         self.upstream = None;
         self.exchange.end(Ending::Interrupted);
         // A stream whose length was announced has no room for another event.
         if self.events && self.incoming.size_hint().exact().is_none() {
             self.over = true;
-            let event = refusal::stream_event(&self.worker.spec.name, self.endpoint);
+            let event = refusal::stream_event(&self.worker.spec.name, did, self.endpoint);
             let event =
                 if self.tail.at_event_boundary() { event } else { [b"\n\n", &event[..]].concat().into() };
             return Poll::Ready(Some(Ok(event)));

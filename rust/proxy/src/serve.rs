@@ -22,6 +22,9 @@ use crate::shard::Shard;
 use crate::socket::Client;
 use crate::stats::{Ending, Kind, Phase, RefusalKind};
 
+/// The longest body of a request that is not forwarded: a prompt to explain, of several hundred thousand tokens.
+const CONTROL_BODY_BYTES: u64 = 4 << 20;
+
 /// A request whose client is gone, or sent what is not HTTP: there is nobody to answer.
 #[derive(Debug)]
 pub(crate) struct Gone;
@@ -47,7 +50,10 @@ pub(crate) async fn serve(
     let kind = if control { Kind::Control } else { endpoint.into() };
     let exchange = Exchange::new(Rc::clone(&shard), client, kind);
     let id = request_id(&shard, &head.headers);
-    let limit = shard.config().body_limit_bytes;
+    let mut limit = shard.config().body_limit_bytes;
+    if control {
+        limit = limit.min(CONTROL_BODY_BYTES);
+    }
     let (body, held) = match body::read(incoming, limit, &shard.room).await {
         Ok(read) => read,
         Err(BodyFault::Cut) => return Err(Gone),

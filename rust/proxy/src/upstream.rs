@@ -178,14 +178,16 @@ impl Pools {
         }
     }
 
-    /// Closes connections that were idle for too long, and forgets workers that are not in `urls`.
+    /// Closes connections that were idle for too long, and forgets addresses that nothing is sent to.
     pub(crate) fn sweep(&self) {
         let now = self.sweep.get();
-        for target in self.targets.borrow().values().flatten() {
+        self.targets.borrow_mut().retain(|_, target| {
+            let Some(target) = target else { return false };
             let mut idle = target.idle.borrow_mut();
             let old = idle.iter().take_while(|each| now - each.since > self.idle_sweeps).count();
             idle.drain(..old);
-        }
+            !idle.is_empty() || Rc::strong_count(target) > 1
+        });
     }
 }
 

@@ -51,13 +51,16 @@ fn a_502_and_a_503_go_to_another_worker_and_others_pass() {
     for (status, reason) in [
         ("502 Bad Gateway", Some(RetryReason::BadGateway)),
         ("503 Service Unavailable", Some(RetryReason::Unavailable)),
+        // With `retry-after`, as all of those that follow: a shed.
+        ("503 Service Unavailable", None),
         ("500 Internal Server Error", None),
         ("504 Gateway Timeout", None),
         ("429 Too Many Requests", None),
         ("400 Bad Request", None),
         ("404 Not Found", None),
     ] {
-        let sick = Worker::new(move |visit| visit.reply(status, "retry-after: 7\r\n", "no"));
+        let retry_after = if reason.is_some() { "" } else { "retry-after: 7\r\n" };
+        let sick = Worker::new(move |visit| visit.reply(status, retry_after, "no"));
         let worker = Worker::ok();
         let stage = Stage::new(&[&sick, &worker]);
         let reply = stage.ask(post_chat("x"));
@@ -80,14 +83,12 @@ fn a_502_and_a_503_go_to_another_worker_and_others_pass() {
 fn there_is_one_retry_and_no_more() {
     let sick: Vec<_> = (0..4)
         .map(|index| {
-            Worker::new(move |visit| {
-                visit.reply("503 Service Unavailable", "retry-after: 7\r\n", format!("{index}"))
-            })
+            Worker::new(move |visit| visit.reply("502 Bad Gateway", "retry-after: 7\r\n", format!("{index}")))
         })
         .collect();
     let stage = Stage::new(&sick.iter().collect::<Vec<_>>());
     let reply = stage.ask(post_chat("x"));
-    assert_eq!((reply.status(), reply.header("retry-after")), (503, Some("7")));
+    assert_eq!((reply.status(), reply.header("retry-after")), (502, Some("7")));
     assert_ne!(reply.text(), "0");
     assert_eq!(sick.iter().map(|worker| worker.seen().len()).sum::<usize>(), 2);
 }
@@ -254,6 +255,19 @@ fn a_stream_that_breaks_ends_with_an_error_event() {
     let stats = stage.settled();
     assert_eq!(count(&stats, Kind::ChatCompletions, Ending::Interrupted), 2);
     assert_eq!((stats.retries, stage.router.lock().stats().failed), ([0; 4], 2));
+}
+
+#[test]
+fn a_stream_that_falls_silent_is_ended() {
+    let worker = Worker::new(|visit| {
+        visit.stream_head();
+        visit.chunk("data: {\"choices\":[]}\n\n");
+        visit.closed();
+    });
+    let stage = Stage::with(&[&worker], ProxyConfig { silence_timeout_ms: 150, ..config() });
+    let reply = stage.ask(post_chat("x"));
+    assert!(reply.whole && reply.text().contains("sent nothing for too long"), "{}", reply.text());
+    assert_eq!(count(&stage.settled(), Kind::ChatCompletions, Ending::Interrupted), 1);
 }
 
 #[test]

@@ -11,9 +11,10 @@ use warmroute_core::router::{Decision, Lease, SharedRouter};
 
 use crate::errors;
 
-const OUTCOMES: [(&str, Outcome); 4] = [
+const OUTCOMES: [(&str, Outcome); 5] = [
     ("finished", Outcome::Finished),
     ("failed", Outcome::Failed),
+    ("unreachable", Outcome::Unreachable),
     ("cancelled", Outcome::Cancelled),
     ("abandoned", Outcome::Abandoned),
 ];

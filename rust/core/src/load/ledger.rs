@@ -13,7 +13,8 @@ const MEMORY: f64 = 0.9;
 /// A wait is never scaled by less or more than this: a fault of the clock or one odd worker must not run away.
 const SCALE: (f64, f64) = (0.5, 2.0);
 
-/// Requests in a row that fail before their first token until a worker is left alone.
+/// Requests in a row that get no reply until a worker is left alone. A worker that answers is not one of those,
+/// whatever it answers: a busy one says 503.
 const FAILURES: u32 = 3;
 /// How long it is left alone at first; twice as long after each trial that fails, up to the second.
 const PAUSE: (Duration, Duration) = (Duration::from_secs(1), Duration::from_secs(30));
@@ -31,8 +32,10 @@ pub struct Reservation {
 pub enum Outcome {
     /// The reply came whole.
     Finished,
-    /// The worker failed.
+    /// The worker failed, and said so or broke off.
     Failed,
+    /// No reply could be had from the worker: no connection, or one that ended first.
+    Unreachable,
     /// Whoever asked left.
     Cancelled,
     /// Nobody said how it ended: the lease was dropped or ran out.
@@ -264,7 +267,7 @@ impl Ledger {
 
     /// Gives the load back, and says how many output tokens were reported.
     ///
-    /// A worker whose requests fail in a row before their first token is left alone for a while.
+    /// A worker that cannot be reached several times in a row is left alone for a while.
     pub fn close(&mut self, reservation: Reservation, outcome: Outcome, now: Time) -> u32 {
         let Some(place) = self.places.get_mut(reservation.index as usize) else { return 0 };
         if place.generation != reservation.generation {
@@ -282,7 +285,7 @@ impl Ledger {
             load.context_tokens -= entry.context_tokens;
             load.active.release(&entry.used);
             match outcome {
-                Outcome::Failed if !began => load.failed(now),
+                Outcome::Unreachable if !began => load.failed(now),
                 Outcome::Finished => load.failures = 0,
                 _ => {}
             }
@@ -456,7 +459,7 @@ mod tests {
         ledger.add_worker(w);
         let fail = |ledger: &mut Ledger, now| {
             let reservation = ledger.book(&booking(w, 10, 10), now);
-            ledger.close(reservation, Outcome::Failed, now);
+            ledger.close(reservation, Outcome::Unreachable, now);
         };
         let failing =
             |ledger: &Ledger, seconds| ledger.load(Slot(0)).unwrap().is_failing(Time::from_secs_f64(seconds));
@@ -472,7 +475,7 @@ mod tests {
         assert!(failing(&ledger, 3.0), "one request is the trial");
         ledger.first_token(&trial, Time::from_secs_f64(3.1));
         assert!(!failing(&ledger, 3.1));
-        ledger.close(trial, Outcome::Failed, Time::from_secs_f64(3.2));
+        ledger.close(trial, Outcome::Unreachable, Time::from_secs_f64(3.2));
         assert!(!failing(&ledger, 3.2), "a reply that breaks off later says nothing of the next request");
     }
 }

@@ -32,7 +32,7 @@ pub enum Refusal {
     TooLong,
     /// It has as many requests as it may have.
     AtLimit,
-    /// Its last requests failed: it is left alone for a while, and then tried with one.
+    /// Its last requests got no reply: it is left alone for a while, and then tried with one.
     Failing,
 }
 

@@ -101,7 +101,7 @@ impl Stats {
     pub(super) fn closed(&mut self, outcome: Outcome) {
         match outcome {
             Outcome::Finished => self.finished += 1,
-            Outcome::Failed => self.failed += 1,
+            Outcome::Failed | Outcome::Unreachable => self.failed += 1,
             Outcome::Cancelled => self.cancelled += 1,
             Outcome::Abandoned => self.abandoned += 1,
         }
