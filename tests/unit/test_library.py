@@ -2,6 +2,7 @@
 
 import array
 import asyncio
+import ctypes
 import gc
 import threading
 from collections.abc import Callable, Sequence
@@ -36,6 +37,7 @@ FORMS: dict[str, Callable[[Sequence[int]], Any]] = {
     "numpy int32": lambda ids: np.array(ids, dtype=np.int32),
     "numpy int64": lambda ids: np.array(ids, dtype=np.int64),
     "numpy uint64": lambda ids: np.array(ids, dtype=np.uint64),
+    "little-endian by name": lambda ids: memoryview((ctypes.c_uint32 * len(ids))(*ids)),
     "numpy with strides": lambda ids: np.repeat(np.array(ids, dtype=np.uint32), 2)[::2],
     "read-only numpy": lambda ids: np.frombuffer(np.array(ids, dtype="<u4").tobytes(), dtype=np.uint32),
     "list": list,
@@ -71,6 +73,10 @@ def test_every_form_of_tokens_is_the_same_prompt(
         (np.array([2**40]), str(2**40)),
         (np.array([1.0]), "buffer"),
         (array.array("i", [3, -2]), "-2"),
+        (np.array([1, 2], dtype=">u4"), ">I"),
+        (np.array([1, 2], dtype=">i8"), ">"),
+        (iter([1, 2]), "iterator"),
+        ({1, 2}, "set"),
     ],
 )
 def test_what_is_no_token_id_is_named(router: warmroute.Router, tokens: Any, named: str) -> None:
@@ -172,6 +178,22 @@ def test_a_block_that_raises_closes_as_failed(router: warmroute.Router) -> None:
         lease.close("cancelled")
     stats = router.stats()
     assert (stats["failed"], stats["finished"], stats["cancelled"]) == (1, 1, 1)
+
+
+@pytest.mark.parametrize("number", [-1, 2**40, 1.5, "7"])
+def test_a_number_that_is_none_is_named(router: warmroute.Router, number: Any) -> None:
+    lease = router.route(IDS)
+    calls: list[Callable[[], Any]] = [
+        lambda: router.route(IDS, max_tokens=number),
+        lambda: router.add_worker("w3", kv_blocks=number),
+        lambda: router.update_worker("w1", dp_rank=number),
+        lambda: lease.progress(number),
+        lambda: lease.cached_tokens(number),
+    ]
+    for call in calls:
+        with pytest.raises(errors.InvalidRequest, match=str(number)):
+            call()
+    lease.close()
 
 
 def test_a_prompt_given_as_text_stays_out_of_the_error(router: warmroute.Router) -> None:

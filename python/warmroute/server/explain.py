@@ -5,7 +5,7 @@ from collections.abc import Callable
 from typing import Any
 from urllib.parse import parse_qs
 
-from warmroute.errors import InvalidRequest
+from warmroute.errors import InvalidRequest, WarmrouteError
 from warmroute.server.replies import Reply, error_body, json_reply
 
 # Which field says what kind of body it is, where the query does not.
@@ -50,7 +50,9 @@ class Explain:
             raise InvalidRequest("tokens is not a list of token ids")
         try:
             return self._explain_tokens(tokens, **document)
-        except (TypeError, OverflowError) as error:
+        except WarmrouteError:
+            raise
+        except (TypeError, ValueError, OverflowError) as error:
             raise InvalidRequest(str(error)) from None
 
 

@@ -40,7 +40,8 @@ warmroute_core::options! {
         worker_idle_ms: u64 = 4_000, Int(0, DAY_MS), "ms";
         /// Whether a request that failed before its first byte may go to another worker, once.
         retries: bool = true, Bool, "";
-        /// Retries that are allowed as a share of the requests of the last 10 s.
+        /// Retries that are allowed as a share of the requests of the last 10 s; those for want of a connection are
+        /// free.
         retry_share: f64 = 0.1, Float(0.0, 1.0), "";
         /// Retries a second that are allowed in any case.
         retry_floor: f64 = 1.0, Float(0.0, 10_000.0), "1/s";

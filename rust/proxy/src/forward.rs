@@ -71,7 +71,7 @@ pub(crate) async fn forward(
     let first = Arc::clone(&routed.booking.decision().worker);
     let mut result = attempt(&shard, &ask, &mut exchange, routed).await;
     if let Some(reason) = wants_retry(&result)
-        && let Some(tried) = may_retry(&shard, &first)
+        && let Some(tried) = may_retry(&shard, &first, reason)
         && let Ok(routed) = route(&shard, ask.endpoint, &ask.head.headers, &ask.body, &tried).await
     {
         shard.stats.retries[reason as usize].one();
@@ -110,7 +110,9 @@ fn wants_retry(result: &Result<Answer, Failure>) -> Option<RetryReason> {
 
 /// The workers that a retry leaves out, where there are others and the budget has a retry: `first` and those at
 /// the same address, which are other ranks of the same process.
-fn may_retry(shard: &Shard, first: &Worker) -> Option<Vec<WorkerId>> {
+///
+/// Where no connection could be had nobody did any work, so that trying another worker adds none.
+fn may_retry(shard: &Shard, first: &Worker, reason: RetryReason) -> Option<Vec<WorkerId>> {
     if !shard.config().retries {
         return None;
     }
@@ -126,7 +128,7 @@ fn may_retry(shard: &Shard, first: &Worker) -> Option<Vec<WorkerId>> {
     if !others {
         return None;
     }
-    if !shard.shared.take_retry() {
+    if reason != RetryReason::Connect && !shard.shared.take_retry() {
         shard.stats.retries_denied.one();
         return None;
     }

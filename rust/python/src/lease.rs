@@ -9,6 +9,7 @@ use pyo3::types::PyType;
 use warmroute_core::load::ledger::Outcome;
 use warmroute_core::router::{Decision, Lease, SharedRouter};
 
+use crate::count::Count;
 use crate::errors;
 
 const OUTCOMES: [(&str, Outcome); 5] = [
@@ -90,12 +91,12 @@ impl PyLease {
         self.with(py, |lease| lease.first_token(now));
     }
 
-    fn progress(&self, py: Python<'_>, output_tokens: u32) {
-        self.with(py, |lease| lease.progress(output_tokens));
+    fn progress(&self, py: Python<'_>, output_tokens: Count) {
+        self.with(py, |lease| lease.progress(output_tokens.0));
     }
 
-    fn cached_tokens(&self, py: Python<'_>, tokens: u32) {
-        self.with(py, |lease| lease.cached_tokens(tokens));
+    fn cached_tokens(&self, py: Python<'_>, tokens: Count) {
+        self.with(py, |lease| lease.cached_tokens(tokens.0));
     }
 
     #[pyo3(signature = (outcome = "finished"))]

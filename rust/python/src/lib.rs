@@ -1,5 +1,6 @@
 //! The Python binding: convert, call, map the error.
 
+mod count;
 mod decision;
 mod errors;
 mod lease;

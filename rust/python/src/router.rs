@@ -12,6 +12,7 @@ use warmroute_core::ids::WorkerId;
 use warmroute_core::router::{RouteRequest, Router, SharedRouter};
 use warmroute_prompt::{Body, Endpoint, PromptError};
 
+use crate::count::{self, Count};
 use crate::decision::{PyDecision, PyExplanation};
 use crate::lease::PyLease;
 use crate::prompter::PyPrompter;
@@ -126,16 +127,24 @@ impl PyRouter {
         py: Python<'_>,
         name: String,
         url: &str,
-        kv_blocks: Option<u32>,
-        block_size: Option<u32>,
+        kv_blocks: Option<Count>,
+        block_size: Option<Count>,
         models: Option<Vec<String>>,
-        max_model_len: Option<u32>,
-        max_requests: Option<u32>,
-        dp_rank: Option<u32>,
+        max_model_len: Option<Count>,
+        max_requests: Option<Count>,
+        dp_rank: Option<Count>,
     ) -> PyResult<()> {
         let (url, models) = (url.to_owned(), models.unwrap_or_default());
-        let spec =
-            WorkerSpec { name, url, kv_blocks, block_size, models, max_model_len, max_requests, dp_rank };
+        let spec = WorkerSpec {
+            name,
+            url,
+            kv_blocks: count::get(kv_blocks),
+            block_size: count::get(block_size),
+            models,
+            max_model_len: count::get(max_model_len),
+            max_requests: count::get(max_requests),
+            dp_rank: count::get(dp_rank),
+        };
         self.change(py, |router| router.add_worker(spec))
     }
 
@@ -149,16 +158,24 @@ impl PyRouter {
         py: Python<'_>,
         name: String,
         url: &str,
-        kv_blocks: Option<u32>,
-        block_size: Option<u32>,
+        kv_blocks: Option<Count>,
+        block_size: Option<Count>,
         models: Option<Vec<String>>,
-        max_model_len: Option<u32>,
-        max_requests: Option<u32>,
-        dp_rank: Option<u32>,
+        max_model_len: Option<Count>,
+        max_requests: Option<Count>,
+        dp_rank: Option<Count>,
     ) -> PyResult<()> {
         let (url, models) = (url.to_owned(), models.unwrap_or_default());
-        let spec =
-            WorkerSpec { name, url, kv_blocks, block_size, models, max_model_len, max_requests, dp_rank };
+        let spec = WorkerSpec {
+            name,
+            url,
+            kv_blocks: count::get(kv_blocks),
+            block_size: count::get(block_size),
+            models,
+            max_model_len: count::get(max_model_len),
+            max_requests: count::get(max_requests),
+            dp_rank: count::get(dp_rank),
+        };
         self.change(py, |router| router.update_worker(spec))
     }
 
@@ -191,12 +208,13 @@ impl PyRouter {
         tokens: &Bound<'_, PyAny>,
         tenant: &str,
         model: Option<&str>,
-        max_tokens: Option<u32>,
+        max_tokens: Option<Count>,
         session: Option<&str>,
         lora: &str,
         cache_salt: &str,
         avoid: Option<Vec<String>>,
     ) -> PyResult<PyLease> {
+        let max_tokens = count::get(max_tokens);
         let asked = Asked { tenant, model, max_tokens, session, lora, cache_salt, avoid };
         let (now, random) = (self.router.time(Instant::now()), self.random.next());
         let lease = self.ask(tokens, &asked, |request| self.router.route(request, now, random))?;
@@ -215,12 +233,13 @@ impl PyRouter {
         tokens: &Bound<'_, PyAny>,
         tenant: &str,
         model: Option<&str>,
-        max_tokens: Option<u32>,
+        max_tokens: Option<Count>,
         session: Option<&str>,
         lora: &str,
         cache_salt: &str,
         avoid: Option<Vec<String>>,
     ) -> PyResult<PyDecision> {
+        let max_tokens = count::get(max_tokens);
         let asked = Asked { tenant, model, max_tokens, session, lora, cache_salt, avoid };
         let (now, random) = (self.router.time(Instant::now()), self.random.next());
         let decision = self.ask(tokens, &asked, |request| self.router.lock().decide(request, now, random))?;
@@ -238,12 +257,13 @@ impl PyRouter {
         tokens: &Bound<'_, PyAny>,
         tenant: &str,
         model: Option<&str>,
-        max_tokens: Option<u32>,
+        max_tokens: Option<Count>,
         session: Option<&str>,
         lora: &str,
         cache_salt: &str,
         avoid: Option<Vec<String>>,
     ) -> PyResult<PyExplanation> {
+        let max_tokens = count::get(max_tokens);
         let asked = Asked { tenant, model, max_tokens, session, lora, cache_salt, avoid };
         let (now, random) = (self.router.time(Instant::now()), self.random.next());
         let explanation =

@@ -4,7 +4,7 @@ use std::cell::Cell;
 
 use pyo3::buffer::{Element, PyBuffer, PyUntypedBuffer};
 use pyo3::prelude::*;
-use pyo3::types::{PyBytes, PyInt};
+use pyo3::types::{PyBytes, PyInt, PyMemoryView, PySequence};
 use warmroute_core::block::{BlockHash, BlockHasher, Namespace};
 
 use crate::errors;
@@ -40,6 +40,17 @@ pub(crate) fn hash(
     }
     if let Ok(buffer) = PyUntypedBuffer::get(tokens) {
         let cells = Cells { py, hasher, space };
+        // PyO3 takes `<` and `>` for one another on a little-endian machine: what names its order is looked at here.
+        match buffer.format().to_bytes() {
+            [b'<', rest @ ..] if cfg!(target_endian = "little") && matches!(rest, b"I" | b"L") => {
+                let packed = PyMemoryView::from(tokens)?.call_method0("tobytes")?;
+                return hash(&packed, hasher, space);
+            }
+            [b'<' | b'>' | b'!', ..] => {
+                return Err(wrong(py, &format!("a buffer of {:?}", buffer.format())));
+            }
+            _ => {}
+        }
         let wide = |id: i128| u32::try_from(id).map_err(|_| id);
         if let Ok(buffer) = buffer.as_typed::<u32>() {
             return cells.hash(buffer, Ok);
@@ -147,9 +158,12 @@ fn sequence(tokens: &Bound<'_, PyAny>) -> PyResult<Vec<u8>> {
     if tokens.is_instance_of::<pyo3::types::PyString>() {
         return Err(wrong(py, "a str"));
     }
-    let Ok(iterator) = tokens.try_iter() else { return Err(wrong(py, &tokens.get_type().to_string())) };
+    // A sequence has an end; an iterator may not.
+    if tokens.cast::<PySequence>().is_err() {
+        return Err(wrong(py, &tokens.get_type().to_string()));
+    }
     let mut ids = Vec::with_capacity(tokens.len().unwrap_or(0) * 4);
-    for item in iterator {
+    for item in tokens.try_iter()? {
         let item = item?;
         let Ok(id) = item.extract::<u32>() else {
             // What is not an int is named by its type alone: it may be the prompt itself.
