@@ -68,7 +68,10 @@ SIM_OPTIONS: list[OptionSpec]
 
 @final
 class Router:
-    """Which worker should take this prompt: one prefix index and one ledger of load, for all threads."""
+    """Which worker should take this prompt: one prefix index and one ledger of load, for all threads.
+
+    Make it after a fork: in a child, a lock that another thread of the parent held stays locked.
+    """
 
     def __new__(cls, **options: int | float | bool | str) -> Router:
         """Make a router without workers.
