@@ -1,10 +1,11 @@
-"""CPU time and memory of a process and everything it started, from /proc, and how to end it."""
+"""CPU time and memory of a process and everything it started, from /proc; its ports, and its end."""
 
 from __future__ import annotations
 
 import contextlib
 import os
 import signal
+import socket
 import subprocess
 from collections.abc import Iterator
 from pathlib import Path
@@ -43,6 +44,15 @@ def rss_mib(pid: int) -> float:
                 if line.startswith("VmRSS"):
                     kib += int(line.split()[1])
     return kib / 1024
+
+
+def free_ports(count: int) -> list[int]:
+    """Ports of the loopback interface that nothing listens on."""
+    sockets = [socket.create_server(("127.0.0.1", 0)) for _ in range(count)]
+    ports = [one.getsockname()[1] for one in sockets]
+    for one in sockets:
+        one.close()
+    return ports
 
 
 @contextlib.contextmanager

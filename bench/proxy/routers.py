@@ -11,6 +11,7 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from bench import _report
+from bench.proxy import process
 
 
 @dataclass(frozen=True)
@@ -71,8 +72,10 @@ def _warmroute(program: Path, port: int, workers: list[int], _folder: Path) -> l
 
 
 def _peer_flags(port: int, workers: list[int]) -> list[str]:
-    flags = ["--host", "127.0.0.1", "--port", str(port), "--policy", "cache_aware", "--log-level", "error"]
-    return [*flags, "--worker-urls", *_urls(workers)]
+    # Their metrics have a port of their own, which is the same for all of them unless it is given.
+    (metrics,) = process.free_ports(1)
+    flags = ["--host", "127.0.0.1", "--port", str(port), "--prometheus-port", str(metrics)]
+    return [*flags, "--policy", "cache_aware", "--log-level", "error", "--worker-urls", *_urls(workers)]
 
 
 def _sglang(program: Path, port: int, workers: list[int], _folder: Path) -> list[str]:

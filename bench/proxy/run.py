@@ -9,7 +9,6 @@ of the machine falls on all of them. Reported are medians over the rounds and ra
 from __future__ import annotations
 
 import argparse
-import socket
 import statistics
 import subprocess
 import sys
@@ -83,7 +82,7 @@ def _round(
     """One sample of every router for one shape."""
     with tempfile.TemporaryDirectory(prefix="proxy-bench-") as scratch:
         folder = Path(scratch)
-        worker_ports = free_ports(WORKERS)
+        worker_ports = process.free_ports(WORKERS)
         requests = load.bodies(shape, seed)
         with load.workers(folder, worker_ports, shape):
             return [
@@ -96,7 +95,7 @@ def _sample(
 ) -> dict[str, Any]:
     """Starts the router, lets it see the requests, and measures it for `seconds`."""
     assert router.program is not None
-    (port,) = free_ports(1)
+    (port,) = process.free_ports(1)
     script = load.write_wrk_script(folder, requests, port)
     log = folder / f"{router.name}.log"
     with process.running(router.command(router.program, port, worker_ports, folder), log) as running:
@@ -129,15 +128,6 @@ def _wait_for_answer(running: subprocess.Popen[bytes], port: int, body: bytes, l
             if running.poll() is not None or time.monotonic() > deadline:
                 raise RuntimeError(f"no answer: {error}\n{log.read_text()[-2000:]}") from error
         time.sleep(0.2)
-
-
-def free_ports(count: int) -> list[int]:
-    """Ports of the loopback interface that nothing listens on."""
-    sockets = [socket.create_server(("127.0.0.1", 0)) for _ in range(count)]
-    ports = [one.getsockname()[1] for one in sockets]
-    for one in sockets:
-        one.close()
-    return ports
 
 
 def _rows(samples: dict[tuple[str, str], list[dict[str, Any]]]) -> list[dict[str, Any]]:
