@@ -65,12 +65,20 @@ async def test_a_worker_that_refuses_connections_is_stepped_over(
 async def test_it_is_tried_twice_and_no_more(
     pair: list[FakeWorker], pair_router: Router, status: int
 ) -> None:
-    attempts = Attempts(pair, error(status, [("retry-after", "9")]))
+    attempts = Attempts(pair, error(status))
     reply = await request(pair_router.port, CHAT, chat())
     assert reply.status == status
     assert reply.json()["error"]["message"] == f"scripted {status}"
-    assert reply.get("retry-after") == "9"
     assert len(attempts.by) == 2
+
+
+async def test_a_worker_that_says_when_to_come_back_is_taken_at_its_word(
+    pair: list[FakeWorker], pair_router: Router
+) -> None:
+    attempts = Attempts(pair, error(503, [("retry-after", "9")]), answer)
+    reply = await request(pair_router.port, CHAT, chat())
+    assert (reply.status, reply.get("retry-after")) == (503, "9")
+    assert len(attempts.by) == 1
 
 
 @pytest.mark.parametrize("status", [400, 404, 408, 409, 422, 429, 500, 501, 504])
