@@ -84,7 +84,9 @@ def sentencepiece(package: Path, target: Path) -> None:
     write(target, tokenizer, {"bos_token": "<s>", "eos_token": "</s>", "unk_token": "<unk>"})
 
 
-def byte_level(ranks: dict[bytes, int], special: dict[str, int], regex: str, *, ignore_merges: bool) -> dict[str, Any]:
+def byte_level(
+    ranks: dict[bytes, int], special: dict[str, int], regex: str, *, ignore_merges: bool
+) -> dict[str, Any]:
     """Write tiktoken ranks as a byte-level BPE: each token's merge is the last one that makes it."""
     letter = byte_letters()
 
@@ -121,7 +123,10 @@ def parts_below(ranks: dict[bytes, int], token: bytes, limit: int) -> list[bytes
     """Merge the bytes of `token` by the ranks below `limit`."""
     parts = [bytes([byte]) for byte in token]
     while len(parts) > 2:
-        pairs = [(ranks.get(left + right, limit), i) for i, (left, right) in enumerate(zip(parts, parts[1:], strict=False))]
+        pairs = [
+            (ranks.get(left + right, limit), i)
+            for i, (left, right) in enumerate(zip(parts, parts[1:], strict=False))
+        ]
         rank, i = min(pairs)
         if rank >= limit:
             break

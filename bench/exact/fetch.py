@@ -24,7 +24,9 @@ TIMEOUT_S = 300
 def npm(package: str, into: Path) -> Path:
     """Unpack an npm package and return its folder."""
     command = ["npm", "pack", "--silent", "--pack-destination", str(into), package]
-    name = subprocess.run(command, check=True, capture_output=True, text=True, timeout=TIMEOUT_S).stdout.strip()
+    name = subprocess.run(
+        command, check=True, capture_output=True, text=True, timeout=TIMEOUT_S
+    ).stdout.strip()
     with tarfile.open(into / name.splitlines()[-1]) as archive:
         archive.extractall(into, filter="data")
     return into / "package"

@@ -8,6 +8,7 @@ from warmroute.config.front import (
     SimWorkerOptions,
     WorkerOptions,
 )
+from warmroute.config.hub import resolve_tokenizer
 from warmroute.config.load import Config, Setting, load
 from warmroute.config.option import Option, options_of
 from warmroute.config.schema import Schema, Section
@@ -26,4 +27,5 @@ __all__ = [
     "WorkerOptions",
     "load",
     "options_of",
+    "resolve_tokenizer",
 ]
