@@ -3,11 +3,15 @@
 
 mod content;
 mod message;
+mod system;
 mod tools;
 
 use std::borrow::Cow;
 
 use minijinja::Value;
+
+pub(crate) use message::message;
+use system::without_developer;
 
 use crate::json::{Cursor, to_value, unescape};
 use crate::template::{ChatTemplate, ContentFormat};
@@ -24,11 +28,14 @@ pub(crate) fn variables(
     format: ContentFormat,
 ) -> Result<Vec<(String, Value)>, Refused> {
     let options = body.render_options();
-    if options.chat_template.is_some() || options.truncate_prompt_tokens.is_some() {
-        return Err(Refused::new("the request has a template of its own or truncates its prompt"));
+    if options.chat_template.is_some() {
+        return Err(Refused::OwnTemplate);
+    }
+    if options.truncate_prompt_tokens.is_some() {
+        return Err(Refused::Truncated);
     }
     if body.continue_final_message() {
-        return Err(Refused::new("the request continues its final message"));
+        return Err(Refused::FinalMessage);
     }
     let mut variables = Vec::new();
     let keywords = body.chat_template_kwargs().map(Members::of).transpose()?;
@@ -42,13 +49,23 @@ pub(crate) fn variables(
     for (name, raw) in keywords.into_iter().flatten() {
         add_keyword(name, raw, &mut variables)?;
     }
-    let messages = body.messages().map_err(|_| Refused::new("there are no messages"))?;
+    let messages = body.messages().map_err(|_| Refused::Messages)?;
     let optional = |raw: Option<&str>| raw.map_or(Ok(Value::from(())), to_value);
-    variables.push(("messages".to_owned(), message::messages(messages, template, format)?));
+    let messages = elements(messages)?.into_iter().map(|raw| message(raw, format));
+    let messages = all(messages.collect::<Result<_, _>>()?, template)?;
+    variables.push(("messages".to_owned(), messages));
     variables.push(("tools".to_owned(), body.tools().map_or(Ok(Value::from(())), tools::tools)?));
     variables.push(("documents".to_owned(), optional(options.documents)?));
     variables.push(("add_generation_prompt".to_owned(), Value::from(body.add_generation_prompt())));
     Ok(variables)
+}
+
+/// The messages of a conversation, each normalised by itself, as the template is given them.
+pub(crate) fn all(messages: Vec<Value>, template: &ChatTemplate) -> Result<Value, Refused> {
+    if messages.is_empty() {
+        return Err(Refused::Messages);
+    }
+    Ok(Value::from(if template.knows_developer() { messages } else { without_developer(messages) }))
 }
 
 /// Names that `chat_template_kwargs` may not give a value here: they are arguments of the renderer.
@@ -72,7 +89,7 @@ const RESERVED: [&str; 13] = [
 /// request says in a field of its own comes first.
 fn add_keyword(name: Cow<'_, str>, raw: &str, variables: &mut Vec<(String, Value)>) -> Result<(), Refused> {
     if RESERVED.contains(&&*name) {
-        return Err(Refused::new("chat_template_kwargs gives an argument of the renderer"));
+        return Err(Refused::Keywords);
     }
     let given = raw != "null" && raw != "\"auto\"";
     if given && !variables.iter().any(|(known, _)| *known == name) {
@@ -89,7 +106,7 @@ const MAX_MEMBERS: usize = 64;
 
 impl<'a> Members<'a> {
     fn of(raw: &'a str) -> Result<Members<'a>, Refused> {
-        const NOT_AN_OBJECT: Refused = Refused::new("something that should be an object is not");
+        const NOT_AN_OBJECT: Refused = Refused::NotJson;
         let mut cursor = Cursor::new(raw);
         cursor.enter(b'{', "an object").map_err(|_| NOT_AN_OBJECT)?;
         let mut members: Vec<(Cow<'_, str>, &str)> = Vec::new();
@@ -100,7 +117,7 @@ impl<'a> Members<'a> {
             } else if members.len() < MAX_MEMBERS {
                 members.push((name, value));
             } else {
-                return Err(Refused::new("an object has too many members"));
+                return Err(Refused::Value);
             }
         }
         Ok(Members(members))
@@ -128,7 +145,7 @@ impl<'a> IntoIterator for Members<'a> {
 
 /// The raw elements of an array.
 fn elements(raw: &str) -> Result<Vec<&str>, Refused> {
-    const NOT_AN_ARRAY: Refused = Refused::new("something that should be an array is not");
+    const NOT_AN_ARRAY: Refused = Refused::NotJson;
     let mut cursor = Cursor::new(raw);
     cursor.enter(b'[', "an array").map_err(|_| NOT_AN_ARRAY)?;
     let mut elements = Vec::new();

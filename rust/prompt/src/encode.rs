@@ -39,7 +39,7 @@ impl Encoder {
     /// # Errors
     /// [`Refused`] where the tokenizer fails, which those of language models do not.
     pub(crate) fn encode(&self, text: &str, special: bool) -> Result<Vec<u32>, Refused> {
-        let failed = Refused::new("the tokenizer fails on the text");
+        let failed = Refused::Tokenizer;
         match self {
             Encoder::Fast(fast) => fast.encode_with_special_tokens(text, special).map_err(|_| failed),
             Encoder::Reference(reference) => reference

@@ -56,21 +56,6 @@ pub enum PromptError {
     },
 }
 
-/// Why the exact tokens of a request cannot be had here; it is then routed by its text.
-///
-/// The reason carries no text of the prompt.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Error)]
-#[error("{reason}")]
-pub struct Refused {
-    reason: &'static str,
-}
-
-impl Refused {
-    pub(crate) const fn new(reason: &'static str) -> Refused {
-        Refused { reason }
-    }
-}
-
 /// Why a tokenizer cannot be loaded.
 #[derive(Debug, Error)]
 #[non_exhaustive]

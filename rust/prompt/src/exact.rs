@@ -82,24 +82,21 @@ impl Exact {
         match body.endpoint() {
             Endpoint::ChatCompletions => self.render(body),
             Endpoint::Completions => match completion(body) {
-                Ok(Some(Completion::Text(raw))) if body.render_options().truncate_prompt_tokens.is_none() => {
-                    let text = unescape(raw).ok_or(Refused::new("the prompt has no text in UTF-8"))?;
+                _ if body.render_options().truncate_prompt_tokens.is_some() => Err(Refused::Truncated),
+                Ok(Some(Completion::Text(raw))) => {
+                    let text = unescape(raw).ok_or(Refused::Value)?;
                     Ok(text.into_owned())
                 }
-                _ => Err(Refused::new("the prompt is not a text, or is truncated")),
+                _ => Err(Refused::Prompt),
             },
-            Endpoint::Responses | Endpoint::Messages => {
-                Err(Refused::new("the rendering of this endpoint is not known here"))
-            }
+            Endpoint::Responses | Endpoint::Messages => Err(Refused::Item),
         }
     }
 
     fn render(&self, body: &Body<'_>) -> Result<String, Refused> {
         let named = |name: &str| self.templates.iter().find(|(known, _)| known == name);
         let with_tools = body.tools().and_then(|_| named("tool_use"));
-        let (_, template) = with_tools
-            .or_else(|| named(Template::DEFAULT))
-            .ok_or(Refused::new("the model has no chat template"))?;
+        let (_, template) = with_tools.or_else(|| named(Template::DEFAULT)).ok_or(Refused::NoTemplate)?;
         let format = self.content_format.unwrap_or(template.content_format());
         let tokens =
             self.named_tokens.iter().map(|(name, token)| (name.clone(), Value::from(token.as_str())));

@@ -19,11 +19,13 @@ mod folder;
 mod json;
 mod openai;
 mod prompter;
+mod refused;
 mod template;
 
-pub use error::{LoadError, PromptError, Refused};
+pub use error::{LoadError, PromptError};
 pub use exact::{Exact, LoadOptions};
 pub use json::MAX_NESTING;
 pub use openai::{Body, Endpoint};
 pub use prompter::{Data, Prompt, Prompter, Rung};
+pub use refused::Refused;
 pub use template::ContentFormat;

@@ -55,7 +55,7 @@ impl ChatTemplate {
     /// [`Refused`] where the template raises, or uses what is not the same here as in Python.
     pub(crate) fn render(&self, context: Value) -> Result<String, Refused> {
         // The error's text may quote the prompt: it goes no further.
-        let failed = |_| Refused::new("the chat template raises an error or uses what is not exact here");
+        let failed = |_| Refused::Template;
         self.environment.get_template(NAME).and_then(|template| template.render(context)).map_err(failed)
     }
 }

@@ -95,22 +95,22 @@ fn part(raw: &str) -> Result<Option<Part<'_>>, Refused> {
         Some("\"text\"" | "\"input_text\"" | "\"output_text\"") => "text",
         Some("\"refusal\"") => "refusal",
         Some("\"thinking\"") => "thinking",
-        _ => return Err(Refused::new("a message has media, or a part of an unknown type")),
+        _ => return Err(Refused::Part),
     };
     let known = ["type", field, "cache_control"];
     if members.0.iter().any(|(name, _)| !known.contains(&&**name)) {
-        return Err(Refused::new("a part of a message has a field that is not known here"));
+        return Err(Refused::Part);
     }
     match members.given(field) {
         Some(raw) => Ok(Some(Part { text: text(raw)?, cache_control: members.raw("cache_control") })),
         None if matches!(members.raw("type"), Some("\"text\"" | "\"refusal\"")) => Ok(None),
-        None => Err(Refused::new("a part of a message has no text")),
+        None => Err(Refused::Part),
     }
 }
 
 /// The text of a JSON string.
 pub(super) fn text(raw: &str) -> Result<Cow<'_, str>, Refused> {
-    unescape(raw).ok_or(Refused::new("a text is not a string in UTF-8"))
+    unescape(raw).ok_or(Refused::Value)
 }
 
 /// One text is passed on without a copy.

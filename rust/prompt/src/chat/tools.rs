@@ -11,7 +11,7 @@ use crate::json::{string, to_value};
 pub(super) fn tools(raw: &str) -> Result<Value, Refused> {
     let tools = elements(raw)?;
     if tools.is_empty() {
-        return Err(Refused::new("the list of tools is empty"));
+        return Err(Refused::Tools);
     }
     tools.into_iter().map(tool).collect::<Result<Vec<_>, _>>().map(Value::from)
 }
@@ -19,7 +19,7 @@ pub(super) fn tools(raw: &str) -> Result<Value, Refused> {
 fn tool(raw: &str) -> Result<Value, Refused> {
     let tool = Members::of(raw)?;
     if tool.raw("type").is_some_and(|kind| kind != "\"function\"") {
-        return Err(Refused::new("a tool is not a function"));
+        return Err(Refused::Tools);
     }
     let function = Members::of(tool.raw("function").unwrap_or_default())?;
     let deferred = tool.given("defer_loading");
@@ -27,7 +27,7 @@ fn tool(raw: &str) -> Result<Value, Refused> {
     fields.push(("description", function.given("description").map_or(Ok(Value::from(())), string)?));
     let parameters = function.given("parameters");
     if parameters.is_some_and(|raw| !raw.starts_with('{')) {
-        return Err(Refused::new("a tool's parameters are not an object"));
+        return Err(Refused::Tools);
     }
     fields.push(("parameters", parameters.map_or(Ok(Value::from(())), to_value)?));
     for (name, raw) in [
@@ -49,6 +49,6 @@ fn boolean(raw: &str) -> Result<Value, Refused> {
     match raw {
         "true" => Ok(Value::from(true)),
         "false" => Ok(Value::from(false)),
-        _ => Err(Refused::new("a tool's flag is not a boolean")),
+        _ => Err(Refused::Tools),
     }
 }

@@ -23,13 +23,13 @@ pub(crate) fn to_value(raw: &str) -> Result<Value, Refused> {
     Ok(value)
 }
 
-const NOT_JSON: Refused = Refused::new("a value is not JSON");
+const NOT_JSON: Refused = Refused::NotJson;
 
 fn read(cursor: &mut Cursor<'_>, depth: usize) -> Result<Value, Refused> {
     match cursor.peek() {
         Some(b'{') if depth < MAX_DEPTH => object(cursor, depth),
         Some(b'[') if depth < MAX_DEPTH => array(cursor, depth),
-        Some(b'{' | b'[') => Err(Refused::new("a value is nested too deeply")),
+        Some(b'{' | b'[') => Err(Refused::Value),
         _ => scalar(cursor.value().map_err(|_| NOT_JSON)?),
     }
 }
@@ -54,7 +54,7 @@ fn array(cursor: &mut Cursor<'_>, depth: usize) -> Result<Value, Refused> {
 
 /// The text of a JSON string, or why it has none.
 pub(crate) fn string(raw: &str) -> Result<Value, Refused> {
-    unescape(raw).map(Value::from).ok_or(Refused::new("a string has no text in UTF-8"))
+    unescape(raw).map(Value::from).ok_or(Refused::Value)
 }
 
 fn scalar(raw: &str) -> Result<Value, Refused> {
@@ -80,7 +80,7 @@ fn number(raw: &str) -> Result<Value, Refused> {
     if let Ok(integer) = raw.parse::<i64>() {
         return Ok(Value::from(integer));
     }
-    raw.parse::<i128>().map(Value::from).map_err(|_| Refused::new("an integer has more than 128 bits"))
+    raw.parse::<i128>().map(Value::from).map_err(|_| Refused::Value)
 }
 
 /// Whether `raw` has the form of a JSON number, which is stricter than what Rust parses.
