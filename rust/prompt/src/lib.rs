@@ -17,14 +17,17 @@ mod error;
 mod exact;
 mod folder;
 mod json;
+mod ladder;
 mod openai;
 mod prompter;
 mod refused;
 mod template;
+mod tokenize;
 
 pub use error::{LoadError, PromptError};
 pub use exact::{Exact, LoadOptions};
 pub use json::MAX_NESTING;
+pub use ladder::{Trust, Verdict};
 pub use openai::{Body, Endpoint};
 pub use prompter::{Data, Prompt, Prompter, Rung};
 pub use refused::Refused;

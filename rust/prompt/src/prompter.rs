@@ -1,12 +1,15 @@
 //! From a body to what a router hashes.
 
+use std::collections::HashMap;
 use std::path::Path;
+use std::sync::Arc;
 
 use smallvec::SmallVec;
 use warmroute_core::block::{BYTES_PER_TOKEN, BlockHash, BlockHasher, Namespace, Units};
 
 use crate::completion::Completion;
-use crate::{Body, Endpoint, Exact, LoadError, LoadOptions, PromptError};
+use crate::ladder::{Ladder, Trust};
+use crate::{Body, Endpoint, Exact, LoadError, LoadOptions, PromptError, Refused};
 
 /// How a prompt was had, best first.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
@@ -15,6 +18,8 @@ pub enum Rung {
     ClientIds,
     /// Rendered and encoded here, exactly as the worker does.
     Local,
+    /// A worker was asked for them.
+    Worker,
     /// The request's text, as it is written in the body: affinity is approximate.
     Text,
     /// There is nothing to compare: the request is routed by load.
@@ -23,13 +28,14 @@ pub enum Rung {
 
 impl Rung {
     /// Every rung, best first.
-    pub const ALL: [Rung; 4] = [Rung::ClientIds, Rung::Local, Rung::Text, Rung::LoadOnly];
+    pub const ALL: [Rung; 5] = [Rung::ClientIds, Rung::Local, Rung::Worker, Rung::Text, Rung::LoadOnly];
 
     /// The name in metrics, explanations and response headers.
     pub fn as_str(self) -> &'static str {
         match self {
             Rung::ClientIds => "client_ids",
             Rung::Local => "local",
+            Rung::Worker => "worker",
             Rung::Text => "text",
             Rung::LoadOnly => "load_only",
         }
@@ -50,6 +56,7 @@ pub enum Data<'a> {
 pub struct Prompt<'a> {
     data: Data<'a>,
     rung: Rung,
+    refused: Option<Refused>,
 }
 
 impl<'a> Prompt<'a> {
@@ -61,6 +68,16 @@ impl<'a> Prompt<'a> {
     /// How it was had.
     pub fn rung(&self) -> Rung {
         self.rung
+    }
+
+    /// Why its tokens could not be made here; nothing where they were, or where there was nothing to make.
+    pub fn refused(&self) -> Option<Refused> {
+        self.refused
+    }
+
+    /// One whose `ids`, packed as little-endian `u32`, a worker gave, because here they were refused.
+    pub fn of_worker(ids: Vec<u8>, refused: Refused) -> Prompt<'a> {
+        Prompt { refused: Some(refused), ..Prompt::ids(ids, Rung::Worker) }
     }
 
     /// What its blocks are measured in.
@@ -90,13 +107,13 @@ impl<'a> Prompt<'a> {
     }
 
     fn ids(ids: Vec<u8>, rung: Rung) -> Prompt<'a> {
-        Prompt { data: Data::Ids(ids), rung }
+        Prompt { data: Data::Ids(ids), rung, refused: None }
     }
 
     fn text(spans: impl IntoIterator<Item = Option<&'a str>>) -> Prompt<'a> {
         let spans: SmallVec<_> = spans.into_iter().flatten().map(|span| inside(span).as_bytes()).collect();
         let rung = if spans.is_empty() { Rung::LoadOnly } else { Rung::Text };
-        Prompt { data: Data::Text(spans), rung }
+        Prompt { data: Data::Text(spans), rung, refused: None }
     }
 }
 
@@ -105,10 +122,10 @@ fn inside(raw: &str) -> &str {
     raw.get(1..raw.len().saturating_sub(1)).unwrap_or_default()
 }
 
-/// Turns bodies into prompts, with a model's tokenizer and chat template or without.
+/// Turns bodies into prompts, with the tokenizers and chat templates of models or without.
 #[derive(Debug, Default)]
 pub struct Prompter {
-    exact: Option<Exact>,
+    ladder: Ladder,
 }
 
 impl Prompter {
@@ -117,7 +134,7 @@ impl Prompter {
         Prompter::default()
     }
 
-    /// One with the tokenizer of `path`, a Hugging Face folder or a `tokenizer.json` in one.
+    /// One with the tokenizer of `path`, a Hugging Face folder or a `tokenizer.json` in one, for every model.
     ///
     /// Takes up to a few seconds, and never belongs on an async runtime's thread.
     ///
@@ -125,17 +142,52 @@ impl Prompter {
     /// [`LoadError`] where a file cannot be read or is not valid. A folder without a chat template loads,
     /// and its chats are text.
     pub fn load(path: &Path, options: &LoadOptions) -> Result<Prompter, LoadError> {
-        Exact::load(path, options).map(|exact| Prompter { exact: Some(exact) })
+        Exact::load(path, options).map(|exact| Prompter::new(Some(Arc::new(exact)), HashMap::new()))
+    }
+
+    /// One with tokenizers of single models, and one for every other model where there is a default.
+    pub fn new(default: Option<Arc<Exact>>, named: HashMap<Box<str>, Arc<Exact>>) -> Prompter {
+        Prompter { ladder: Ladder::new(default, named) }
     }
 
     /// Whether there is a tokenizer, and [`Prompter::read`] can give exact tokens.
     pub fn has_tokenizer(&self) -> bool {
-        self.exact.is_some()
+        self.ladder.all().next().is_some()
     }
 
-    /// The tokenizer and template, where there are any.
+    /// The tokenizer and template for models that have none of their own, where there are any.
     pub fn exact(&self) -> Option<&Exact> {
-        self.exact.as_ref()
+        self.ladder.shared()
+    }
+
+    /// The tokenizer and template of `model`, whether they are to be trusted or not.
+    pub fn exact_for(&self, model: Option<&str>) -> Option<&Arc<Exact>> {
+        self.ladder.exact(model)
+    }
+
+    /// Whether `model` has a tokenizer of its own.
+    pub fn is_named(&self, model: &str) -> bool {
+        self.ladder.is_named(model)
+    }
+
+    /// What is known of the tokens of `model`, or of those of requests that name none.
+    pub fn trust(&self, model: Option<&str>) -> Trust {
+        self.ladder.trust(model)
+    }
+
+    /// Says what is known of the tokens of `model`: a refused one is read as text from then on.
+    pub fn set_trust(&self, model: &str, trust: Trust) {
+        self.ladder.set_trust(model, trust);
+    }
+
+    /// Forgets what is known of the tokens of `model`.
+    pub fn forget(&self, model: &str) {
+        self.ladder.forget(model);
+    }
+
+    /// The models of which something is known, by name.
+    pub fn models(&self) -> Vec<(Box<str>, Trust)> {
+        self.ladder.models()
     }
 
     /// The prompt of `body`: exact tokens where they can be had, else its text.
@@ -144,21 +196,37 @@ impl Prompter {
     /// Where the field that holds the prompt is missing or has a wrong type; the worker would refuse the
     /// request, too.
     pub fn read<'a>(&self, body: &Body<'a>) -> Result<Prompt<'a>, PromptError> {
-        let text = match body.endpoint() {
-            Endpoint::Completions => match completion(body)? {
-                None => return Ok(Prompt::text([])),
-                Some(Completion::Ids(ids)) => return Ok(Prompt::ids(ids, Rung::ClientIds)),
-                Some(Completion::Text(raw)) => Prompt::text([Some(raw)]),
-            },
-            Endpoint::ChatCompletions => Prompt::text([body.tools(), Some(body.messages()?)]),
-            Endpoint::Messages => Prompt::text([body.tools(), body.system(), Some(body.messages()?)]),
-            Endpoint::Responses => Prompt::text([body.tools(), body.instructions(), Some(body.input()?)]),
+        let text = match text(body)? {
+            prompt if prompt.rung == Rung::Text => prompt,
+            prompt => return Ok(prompt),
         };
-        Ok(match self.exact.as_ref().map(|exact| exact.ids(body)) {
-            Some(Ok(ids)) => Prompt::ids(pack(&ids), Rung::Local),
-            Some(Err(_)) | None => text,
+        Ok(match self.ladder.trusted(body).and_then(|exact| exact.ids(body)) {
+            Ok(ids) => Prompt::ids(pack(&ids), Rung::Local),
+            Err(refused) => Prompt { refused: Some(refused), ..text },
         })
     }
+
+    /// The text of `body`, whose tokens cannot be made here for the reason `refused`.
+    ///
+    /// # Errors
+    /// As [`Prompter::read`].
+    pub fn read_text<'a>(&self, body: &Body<'a>, refused: Refused) -> Result<Prompt<'a>, PromptError> {
+        Ok(Prompt { refused: Some(refused), ..text(body)? })
+    }
+}
+
+/// What stands in `body`: the client's ids, or its text.
+fn text<'a>(body: &Body<'a>) -> Result<Prompt<'a>, PromptError> {
+    Ok(match body.endpoint() {
+        Endpoint::Completions => match completion(body)? {
+            None => Prompt::text([]),
+            Some(Completion::Ids(ids)) => Prompt::ids(ids, Rung::ClientIds),
+            Some(Completion::Text(raw)) => Prompt::text([Some(raw)]),
+        },
+        Endpoint::ChatCompletions => Prompt::text([body.tools(), Some(body.messages()?)]),
+        Endpoint::Messages => Prompt::text([body.tools(), body.system(), Some(body.messages()?)]),
+        Endpoint::Responses => Prompt::text([body.tools(), body.instructions(), Some(body.input()?)]),
+    })
 }
 
 /// `None` where embeddings stand in the prompt's place, which nothing here can compare.

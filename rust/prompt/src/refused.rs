@@ -11,6 +11,12 @@ pub enum Refused {
     /// There is no tokenizer for the model.
     #[error("the model has no tokenizer here")]
     NoTokenizer,
+    /// A worker of the model makes other tokens of a text.
+    #[error("a worker of the model makes other tokens of a text")]
+    TokensDiffer,
+    /// A worker of the model makes other tokens of a chat, and the same of a text.
+    #[error("a worker of the model makes other tokens of a chat")]
+    TemplateDiffers,
     /// The tokenizer's folder has no chat template.
     #[error("the model has no chat template")]
     NoTemplate,
@@ -78,8 +84,10 @@ pub enum Refused {
 
 impl Refused {
     /// Every reason.
-    pub const ALL: [Refused; 22] = [
+    pub const ALL: [Refused; 24] = [
         Refused::NoTokenizer,
+        Refused::TokensDiffer,
+        Refused::TemplateDiffers,
         Refused::NoTemplate,
         Refused::OwnTemplate,
         Refused::Truncated,
@@ -107,6 +115,8 @@ impl Refused {
     pub fn as_str(self) -> &'static str {
         match self {
             Refused::NoTokenizer => "no_tokenizer",
+            Refused::TokensDiffer => "tokens_differ",
+            Refused::TemplateDiffers => "template_differs",
             Refused::NoTemplate => "no_template",
             Refused::OwnTemplate => "own_template",
             Refused::Truncated => "truncated",

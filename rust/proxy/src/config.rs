@@ -2,7 +2,9 @@
 
 use std::time::Duration;
 
-use warmroute_core::options::Allowed::{Bool, Float, Int};
+use warmroute_core::options::Allowed::{Bool, Choice, Float, Int};
+
+use crate::tokens::WorkerTokenize;
 
 /// A day, the longest of the times below.
 const DAY_MS: u64 = 86_400_000;
@@ -47,6 +49,16 @@ warmroute_core::options! {
         retry_floor: f64 = 1.0, Float(0.0, 10_000.0), "1/s";
         /// Threads of each serving thread that encode long prompts, where there is a tokenizer.
         encode_threads: u32 = 2, Int(1, 64), "";
+        /// Whether a worker is asked for the tokens of a prompt of 4 KiB to 1 MiB that cannot be had here: `auto` for
+        /// a model that has a tokenizer here, `always` for one without, too. It costs the worker the encoding of the
+        /// prompt once more; otherwise the prompt is matched as text.
+        worker_tokenize: WorkerTokenize = WorkerTokenize::Auto, Choice(&WorkerTokenize::NAMES), "";
+        /// How long such a question may take; then the prompt is matched as text.
+        worker_tokenize_timeout_ms: u64 = 500, Int(1, DAY_MS), "ms";
+        /// Such questions that are under way at once; others wait, within that time.
+        worker_tokenize_concurrency: u32 = 8, Int(1, 4096), "";
+        /// Memory for the answers that are kept.
+        worker_tokenize_bytes: u64 = 64 << 20, Int(0, 1 << 40), "bytes";
         /// Threads of each serving thread for what is not forwarded: metrics, health, the list of models.
         control_threads: u32 = 2, Int(1, 64), "";
         /// Such requests that may wait at each serving thread; more are refused with 503.
@@ -67,6 +79,10 @@ impl ProxyConfig {
 
     pub(crate) fn connect_timeout(&self) -> Duration {
         Duration::from_millis(self.connect_timeout_ms)
+    }
+
+    pub(crate) fn worker_tokenize_timeout(&self) -> Duration {
+        Duration::from_millis(self.worker_tokenize_timeout_ms)
     }
 
     pub(crate) fn silence_timeout(&self) -> Option<Duration> {

@@ -23,6 +23,7 @@ mod silence;
 mod socket;
 mod stats;
 mod tail;
+mod tokens;
 mod upstream;
 
 pub use config::ProxyConfig;
@@ -30,5 +31,6 @@ pub use control::{Control, ControlReply, ControlRequest};
 pub use error::ProxyError;
 pub use proxy::Proxy;
 pub use stats::{
-    DECISION_SECONDS, Ending, Histogram, Kind, Phase, ProxyStats, RefusalKind, RetryReason, SECONDS,
+    Asked, DECISION_SECONDS, Ending, Histogram, Kind, Phase, ProxyStats, RefusalKind, RetryReason, SECONDS,
 };
+pub use tokens::WorkerTokenize;

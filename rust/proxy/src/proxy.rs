@@ -6,10 +6,11 @@ use std::sync::atomic::{AtomicBool, Ordering};
 use std::thread::JoinHandle;
 use std::time::{Duration, Instant};
 
+use bytes::Bytes;
 use parking_lot::{Condvar, Mutex};
 use tokio::sync::watch;
 use warmroute_core::router::SharedRouter;
-use warmroute_prompt::Prompter;
+use warmroute_prompt::{Endpoint, Prompter};
 
 use crate::accept::{self, Order};
 use crate::budget::RetryBudget;
@@ -18,6 +19,7 @@ use crate::control::Control;
 use crate::error::ProxyError;
 use crate::shard::{Shard, Shared};
 use crate::stats::{Counters, ProxyStats};
+use crate::tokens::WorkerTokens;
 
 /// How long threads may take to end after their deadline before nobody waits for them.
 const GRACE: Duration = Duration::from_secs(2);
@@ -28,6 +30,7 @@ pub struct Proxy {
     addr: SocketAddr,
     orders: watch::Sender<Order>,
     counters: Arc<[Arc<Counters>]>,
+    tokens: Arc<WorkerTokens>,
     running: Arc<Running>,
 }
 
@@ -57,7 +60,9 @@ impl Proxy {
         let threads = config.thread_count();
         let counters: Arc<[Arc<Counters>]> = (0..threads).map(|_| Arc::default()).collect();
         let budget = RetryBudget::new(config.retry_share, config.retry_floor);
+        let tokens = Arc::new(WorkerTokens::new(&config));
         let shared = Shared {
+            tokens: Arc::clone(&tokens),
             config: Arc::new(config),
             router,
             prompter,
@@ -66,7 +71,8 @@ impl Proxy {
             counters: Arc::clone(&counters),
         };
         let (addr, listeners) = listeners(host, port, threads)?;
-        let proxy = Proxy { addr, orders: watch::Sender::new(Order::Run), counters, running: Arc::default() };
+        let proxy =
+            Proxy { addr, orders: watch::Sender::new(Order::Run), counters, tokens, running: Arc::default() };
         for (index, listener) in listeners.into_iter().enumerate() {
             proxy.serve(index, listener, shared.clone())?;
         }
@@ -84,7 +90,13 @@ impl Proxy {
         for counters in &*self.counters {
             counters.add_to(&mut stats);
         }
+        stats.worker_tokens_bytes = self.tokens.bytes() as u64;
         stats
+    }
+
+    /// The token ids that a worker gave for `body` before, packed as little-endian `u32`; nobody is asked.
+    pub fn worker_tokens(&self, endpoint: Endpoint, body: &[u8]) -> Option<Bytes> {
+        self.tokens.known(endpoint, body)
     }
 
     /// Takes nothing new, waits until what runs has ended, at most `within`, and closes what is left.

@@ -9,12 +9,14 @@ use warmroute_core::block::{BlockHash, Namespace};
 use warmroute_core::ids::WorkerId;
 use warmroute_core::load::ledger::Outcome;
 use warmroute_core::router::{Decision, Lease, RouteRequest, SharedRouter};
-use warmroute_prompt::{Body, Endpoint, Prompter, Rung};
+use warmroute_prompt::{Body, Endpoint, Prompt, Prompter, Refused, Rung};
 
+use crate::config::ProxyConfig;
 use crate::headers;
 use crate::refusal::Refusal;
 use crate::shard::Shard;
 use crate::stats::RefusalKind;
+use crate::tokens;
 
 /// Bytes of a tenant's or session's name that count.
 const NAME_BYTES: usize = 256;
@@ -50,6 +52,15 @@ impl Drop for Booking {
 pub(crate) struct Routed {
     pub(crate) booking: Booking,
     pub(crate) rung: Rung,
+    /// Why its tokens could not be made here.
+    refused: Option<Refused>,
+}
+
+/// How far a decision is.
+enum Step {
+    Routed(Routed),
+    /// A worker is worth asking for the tokens, which cannot be had here for that reason.
+    Ask(Refused),
 }
 
 /// Who decides, and for whom.
@@ -60,6 +71,7 @@ struct Question<'a> {
     session: Option<&'a str>,
     avoid: &'a [WorkerId],
     random: u64,
+    config: &'a ProxyConfig,
 }
 
 /// Chooses a worker for `body` and books it, leaving out those in `avoid`.
@@ -71,20 +83,46 @@ pub(crate) async fn route(
     avoid: &[WorkerId],
 ) -> Result<Routed, Refusal> {
     let began = Instant::now();
-    let long = body.len() > ENCODED_HERE && shard.shared.prompter.has_tokenizer();
     let routed = match endpoint {
-        Some(endpoint) if long => elsewhere(shard, endpoint, head, body, avoid).await,
-        Some(endpoint) => {
-            let question = Question::new(shard, head, avoid);
-            question.by_prompt(&Body::parse(endpoint, body)?, &mut shard.blocks.borrow_mut())
-        }
+        Some(endpoint) => by_prompt(shard, endpoint, head, body, avoid).await,
         None => Question::new(shard, head, avoid).by_load(body),
     };
     shard.stats.decision.observe(began.elapsed());
     if let Ok(routed) = &routed {
         shard.stats.prompts[routed.rung as usize].one();
+        if let Some(refused) = routed.refused {
+            shard.stats.inexact[refused as usize].one();
+        }
     }
     routed
+}
+
+/// By tokens made here, else by those that a worker makes, else by text.
+async fn by_prompt(
+    shard: &Shard,
+    endpoint: Endpoint,
+    head: &HeaderMap,
+    body: &Bytes,
+    avoid: &[WorkerId],
+) -> Result<Routed, Refusal> {
+    let long = body.len() > ENCODED_HERE && shard.shared.prompter.has_tokenizer();
+    let step = if long {
+        elsewhere(shard, endpoint, head, body, avoid).await?
+    } else {
+        let question = Question::new(shard, head, avoid);
+        question.by_prompt(&Body::parse(endpoint, body)?, body.len(), &mut shard.blocks.borrow_mut())?
+    };
+    let refused = match step {
+        Step::Routed(routed) => return Ok(routed),
+        Step::Ask(refused) => refused,
+    };
+    let ids = tokens::of_worker(shard, endpoint, head, body).await;
+    let body = Body::parse(endpoint, body)?;
+    let prompt = match ids {
+        Some(ids) => Prompt::of_worker(ids.to_vec(), refused),
+        None => shard.shared.prompter.read_text(&body, refused)?,
+    };
+    Question::new(shard, head, avoid).book_prompt(&body, &prompt, &mut shard.blocks.borrow_mut())
 }
 
 /// The same on a thread that may take its time.
@@ -94,7 +132,7 @@ async fn elsewhere(
     head: &HeaderMap,
     body: &Bytes,
     avoid: &[WorkerId],
-) -> Result<Routed, Refusal> {
+) -> Result<Step, Refusal> {
     let failed = |_| Refusal::new(RefusalKind::Busy, "the prompt could not be encoded: try again");
     // Waiting requests wait in order, and one that is dropped leaves the queue.
     let turn = Arc::clone(&shard.encoders).acquire_owned().await;
@@ -112,8 +150,9 @@ async fn elsewhere(
             session: session.as_deref(),
             avoid: &avoid,
             random,
+            config: &shared.config,
         };
-        question.by_prompt(&Body::parse(endpoint, &body)?, &mut Vec::new())
+        question.by_prompt(&Body::parse(endpoint, &body)?, body.len(), &mut Vec::new())
     };
     tokio::task::spawn_blocking(encode).await.map_err(failed)?
 }
@@ -127,11 +166,30 @@ impl<'a> Question<'a> {
             session: headers::text(head, &headers::SESSION).map(cut),
             avoid,
             random: shard.random(),
+            config: shard.config(),
         }
     }
 
-    fn by_prompt(&self, body: &Body<'_>, blocks: &mut Vec<BlockHash>) -> Result<Routed, Refusal> {
+    /// Books a worker by the prompt of `body`, which has `length` bytes, unless a worker is to be asked for tokens.
+    fn by_prompt(
+        &self,
+        body: &Body<'_>,
+        length: usize,
+        blocks: &mut Vec<BlockHash>,
+    ) -> Result<Step, Refusal> {
         let prompt = self.prompter.read(body)?;
+        match prompt.refused() {
+            Some(refused) if tokens::is_wanted(self.config, &prompt, length) => Ok(Step::Ask(refused)),
+            _ => self.book_prompt(body, &prompt, blocks).map(Step::Routed),
+        }
+    }
+
+    fn book_prompt(
+        &self,
+        body: &Body<'_>,
+        prompt: &Prompt<'_>,
+        blocks: &mut Vec<BlockHash>,
+    ) -> Result<Routed, Refusal> {
         let (user, salt) = (body.user(), body.cache_salt());
         let space = Namespace {
             model: body.model().unwrap_or_default(),
@@ -149,7 +207,7 @@ impl<'a> Question<'a> {
             max_output_tokens: body.max_tokens(),
             ..self.request()
         };
-        self.book(&request, prompt.rung())
+        self.book(&request, prompt.rung(), prompt.refused())
     }
 
     /// A request that has no prompt goes where the load is least, among the workers that serve its model.
@@ -157,7 +215,7 @@ impl<'a> Question<'a> {
         // Which fields it has is the worker's affair; what is not JSON names no model.
         let parsed = Body::parse(Endpoint::Completions, body).ok();
         let model = parsed.as_ref().and_then(Body::model);
-        self.book(&RouteRequest { model, ..self.request() }, Rung::LoadOnly)
+        self.book(&RouteRequest { model, ..self.request() }, Rung::LoadOnly, None)
     }
 
     fn request(&self) -> RouteRequest<'a> {
@@ -169,9 +227,14 @@ impl<'a> Question<'a> {
         }
     }
 
-    fn book(&self, request: &RouteRequest<'_>, rung: Rung) -> Result<Routed, Refusal> {
+    fn book(
+        &self,
+        request: &RouteRequest<'_>,
+        rung: Rung,
+        refused: Option<Refused>,
+    ) -> Result<Routed, Refusal> {
         let lease = self.router.route(request, self.router.time(Instant::now()), self.random)?;
-        Ok(Routed { booking: Booking(lease), rung })
+        Ok(Routed { booking: Booking(lease), rung, refused })
     }
 }
 

@@ -18,6 +18,7 @@ use crate::config::ProxyConfig;
 use crate::control::Control;
 use crate::socket::{Call, Client, State};
 use crate::stats::Counters;
+use crate::tokens::WorkerTokens;
 use crate::upstream::Pools;
 
 /// How long a connection that was taken during a drain may wait with its only request.
@@ -35,6 +36,8 @@ pub(crate) struct Shared {
     pub(crate) prompter: Arc<Prompter>,
     pub(crate) control: Arc<dyn Control>,
     pub(crate) budget: Arc<Mutex<RetryBudget>>,
+    /// What workers are asked about tokens.
+    pub(crate) tokens: Arc<WorkerTokens>,
     /// Each thread's counters.
     pub(crate) counters: Arc<[Arc<Counters>]>,
 }

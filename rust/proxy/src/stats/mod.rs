@@ -3,7 +3,7 @@
 mod counter;
 
 use http::StatusCode;
-use warmroute_prompt::{Endpoint, Rung};
+use warmroute_prompt::{Endpoint, Refused, Rung};
 
 pub(crate) use counter::{Counter, Times};
 pub use counter::{DECISION_SECONDS, Histogram, SECONDS};
@@ -141,11 +141,33 @@ labels! {
     }
 }
 
+labels! {
+    /// What came of the wish to have a prompt's tokens from a worker.
+    pub enum Asked {
+        /// A worker gave them.
+        Answered = "answered",
+        /// They had been given before.
+        Kept = "kept",
+        /// Another request asked for the same at the same time.
+        Shared = "shared",
+        /// The worker does not take such a request.
+        Refused = "refused",
+        /// The worker gave no reply, or one without tokens.
+        Failed = "failed",
+        /// The worker took too long, or too many other questions were under way.
+        Late = "late",
+        /// No worker can be asked: none is ready, has a path for it, or has not just failed.
+        Nobody = "nobody",
+    }
+}
+
 /// The counters of one thread.
 #[derive(Debug)]
 pub(crate) struct Counters {
     pub(crate) requests: [[Counter; Ending::COUNT]; Kind::COUNT],
     pub(crate) prompts: [Counter; Rung::ALL.len()],
+    pub(crate) inexact: [Counter; Refused::ALL.len()],
+    pub(crate) asked: [Counter; Asked::COUNT],
     pub(crate) departures: [Counter; Phase::COUNT],
     pub(crate) retries: [Counter; RetryReason::COUNT],
     pub(crate) retries_denied: Counter,
@@ -174,6 +196,8 @@ impl Default for Counters {
         Counters {
             requests: std::array::from_fn(|_| counters()),
             prompts: counters(),
+            inexact: counters(),
+            asked: counters(),
             departures: counters(),
             retries: counters(),
             retries_denied: Counter::default(),
@@ -202,6 +226,12 @@ pub struct ProxyStats {
     pub requests: [[u64; Ending::COUNT]; Kind::COUNT],
     /// Requests that were routed, by how their prompt was had, in the order of [`Rung::ALL`].
     pub prompts: [u64; Rung::ALL.len()],
+    /// Requests whose tokens could not be made here, by the reason, in the order of [`Refused::ALL`].
+    pub inexact: [u64; Refused::ALL.len()],
+    /// What came of asking workers for tokens, by [`Asked`].
+    pub asked: [u64; Asked::COUNT],
+    /// Bytes that answers of workers take, which are kept.
+    pub worker_tokens_bytes: u64,
     /// Clients that left, by [`Phase`].
     pub departures: [u64; Phase::COUNT],
     /// Requests sent once more to another worker, by [`RetryReason`].
@@ -245,6 +275,8 @@ impl Counters {
             add(sums, row);
         }
         add(&mut stats.prompts, &self.prompts);
+        add(&mut stats.inexact, &self.inexact);
+        add(&mut stats.asked, &self.asked);
         add(&mut stats.departures, &self.departures);
         add(&mut stats.retries, &self.retries);
         add(&mut stats.refusals, &self.refusals);
