@@ -1,37 +1,48 @@
 //! Text to token ids, as the worker's tokenizer does it.
 
+mod probes;
+
+use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::path::Path;
 
 use serde_json::Value;
 
 use crate::{LoadError, Refused};
+use probes::Probes;
 
 /// A loaded tokenizer.
-pub(crate) enum Encoder {
-    /// fastokens: about fifty times as fast as the reference.
-    Fast(Box<fastokens::Tokenizer>),
-    /// Hugging Face's own, for what fastokens refuses or encodes otherwise.
-    Reference(Box<tokenizers::Tokenizer>),
+pub(crate) struct Encoder {
+    /// fastokens: about fifty times as fast as the reference. None where it is not known to agree.
+    fast: Result<Box<fastokens::Tokenizer>, String>,
+    /// Hugging Face's own, which says what is right.
+    reference: Box<tokenizers::Tokenizer>,
 }
 
 impl Encoder {
     /// Loads `definition`, the content of a `tokenizer.json` read from `path`.
     ///
-    /// fastokens is taken where it loads and agrees with the reference on [`CORPUS`].
+    /// fastokens is taken where it loads and agrees with the reference on [`Probes`]. Encoding them also fills
+    /// its caches, so that the first request does not pay for it.
     ///
     /// # Errors
-    /// [`LoadError::Invalid`] where the reference refuses the definition.
+    /// [`LoadError::Invalid`] where the reference refuses the definition, [`LoadError::Unsupported`] where it
+    /// does not give the same ids each time.
     pub(crate) fn load(path: &Path, definition: Value) -> Result<Encoder, LoadError> {
         let invalid = |reason: String| LoadError::Invalid { path: path.to_owned(), reason };
         let text = serde_json::to_vec(&definition).map_err(|error| invalid(error.to_string()))?;
         let reference =
             tokenizers::Tokenizer::from_bytes(text).map_err(|error| invalid(error.to_string()))?;
-        let reference = Encoder::Reference(Box::new(reference));
-        let Ok(fast) = fastokens::Tokenizer::from_json(definition) else {
-            return Ok(reference);
-        };
-        let fast = Encoder::Fast(Box::new(fast));
-        Ok(if agree(&fast, &reference) { fast } else { reference })
+        if definition["model"]["dropout"].as_f64().is_some_and(|dropout| dropout > 0.0) {
+            let reason = "its model has a dropout, so that no two encodings are alike".to_owned();
+            return Err(LoadError::Unsupported { path: path.to_owned(), reason });
+        }
+        let probes = Probes::new(added_tokens(&definition));
+        let encoder = Encoder { fast: load_fast(definition), reference: Box::new(reference) };
+        let differs = encoder.fast.is_ok().then(|| encoder.disagreement(probes)).flatten();
+        Ok(match differs {
+            Some(reason) => Encoder { fast: Err(reason), ..encoder },
+            None => encoder,
+        })
     }
 
     /// The ids of `text`; `special` adds what the tokenizer puts around a whole input (BOS, EOS).
@@ -39,61 +50,63 @@ impl Encoder {
     /// # Errors
     /// [`Refused`] where the tokenizer fails, which those of language models do not.
     pub(crate) fn encode(&self, text: &str, special: bool) -> Result<Vec<u32>, Refused> {
-        let failed = Refused::Tokenizer;
-        match self {
-            Encoder::Fast(fast) => fast.encode_with_special_tokens(text, special).map_err(|_| failed),
-            Encoder::Reference(reference) => reference
-                .encode_fast(text, special)
-                .map(|encoding| encoding.get_ids().to_vec())
-                .map_err(|_| failed),
-        }
+        let Ok(fast) = &self.fast else { return self.reference(text, special) };
+        contained(|| fast.encode_with_special_tokens(text, special).ok())
+    }
+
+    /// The ids of `text` as the reference has them, however they are encoded otherwise.
+    ///
+    /// # Errors
+    /// As [`Encoder::encode`].
+    pub(crate) fn reference(&self, text: &str, special: bool) -> Result<Vec<u32>, Refused> {
+        let ids = |encoding: tokenizers::Encoding| encoding.get_ids().to_vec();
+        contained(|| self.reference.encode_fast(text, special).map(ids).ok())
     }
 
     /// Whether the fast tokenizer is in use.
     pub(crate) fn is_fast(&self) -> bool {
-        matches!(self, Encoder::Fast(_))
+        self.fast.is_ok()
+    }
+
+    /// Why the fast tokenizer is not in use, where it is not.
+    pub(crate) fn fallback_reason(&self) -> Option<&str> {
+        self.fast.as_ref().err().map(String::as_str)
+    }
+
+    /// The first probe on which the two differ, in words.
+    fn disagreement(&self, probes: Probes) -> Option<String> {
+        let differs = |text: &str, special| self.encode(text, special) != self.reference(text, special);
+        probes
+            .flat_map(|text| [(text.clone(), false), (text, true)])
+            .find(|(text, special)| differs(text, *special))
+            .map(|(text, _)| format!("fastokens encodes {:?} otherwise", shortened(&text)))
     }
 }
 
 impl std::fmt::Debug for Encoder {
     fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
-        f.write_str(if self.is_fast() { "Encoder::Fast" } else { "Encoder::Reference" })
+        f.write_str(if self.is_fast() { "Encoder(fastokens)" } else { "Encoder(tokenizers)" })
     }
 }
 
-fn agree(fast: &Encoder, reference: &Encoder) -> bool {
-    let pieces = CORPUS.iter().flat_map(|text| [(*text, false), (*text, true)]);
-    let whole = CORPUS.concat();
-    pieces
-        .chain([(whole.as_str(), false)])
-        .all(|(text, special)| fast.encode(text, special).ok() == reference.encode(text, special).ok())
+fn load_fast(definition: Value) -> Result<Box<fastokens::Tokenizer>, String> {
+    match catch_unwind(AssertUnwindSafe(|| fastokens::Tokenizer::from_json(definition))) {
+        Ok(Ok(fast)) => Ok(Box::new(fast)),
+        Ok(Err(error)) => Err(format!("fastokens refuses it: {error}")),
+        Err(_) => Err("fastokens refuses it".to_owned()),
+    }
 }
 
-/// What tokenizers are known to disagree on: contractions, digits, runs of space, line ends, scripts
-/// without spaces, combining marks, emoji sequences, control characters, and the special tokens of chats.
-const CORPUS: [&str; 24] = [
-    "",
-    " ",
-    "Hello, world! It's we'll I'M THEY'RE don't 'twas O'Neill's",
-    "def f(x):\n    return {\"a\": [1, 2.5e-3], 'b': None}  # tail\n\n\n\tif x:\r\n\t\tpass\n",
-    "1 12 123 1234 12345 1234567890 3.14159 1,000,000 0x1F ١٢٣ ½ Ⅷ",
-    "a  b   c    d\n e \n\n f\t\tg \u{a0}h\u{3000}i",
-    "!\n/ ...\n\n--- ===\n ;;; <<>> && || != :=\r\n\r\n",
-    "  leading and trailing  ",
-    "naïve café Ünïcödé Ångström ﬁ ﬂ ² ℃",
-    "e\u{301} n\u{303} \u{1100}\u{1161}\u{11a8} \u{0928}\u{093f}",
-    "日本語のワーカーとプレフィックス。中文字符测试,标点。한국어 텍스트",
-    "Привет мир, Καλημέρα κόσμε, שלום עולם, مرحبا بالعالم, สวัสดีชาวโลก",
-    "👋🏽 👨\u{200d}👩\u{200d}👧 🏳\u{fe0f}\u{200d}🌈 🇯🇵 ❤\u{fe0f}",
-    "\u{0}\u{1}\u{7f}\u{85}\u{feff}\u{200b}\u{2028}",
-    "<|im_start|>user\nhi<|im_end|>\n<|im_start|>assistant\n",
-    "<|endoftext|><|begin_of_text|><|start_header_id|>system<|end_header_id|>\n\n<|eot_id|>",
-    "<s>[INST] x [/INST]</s> <bos><start_of_turn>user\n<end_of_turn>",
-    "<|im_start|<|im_end|> <|im_end |> < |im_end|>  <|im_end|>  x",
-    "<think>\nplan\n</think>\n\n<tool_call>\n{\"name\": \"f\", \"arguments\": {}}\n</tool_call>",
-    "https://example.com/a?b=c&d=%20#frag user@example.com C:\\dir\\file.txt",
-    "SELECT * FROM t WHERE a='x' AND b>=10;-- done",
-    "deadbeef 9f86d081884c7d659a2feaa0c55ad015 QmFzZTY0IGVuY29kZWQ=",
-    "camelCaseWord snake_case_word SCREAMING_CASE kebab-case a1b2c3",
-    "x\u{301}\u{301}\u{301} \u{ac00}\u{d7a3} \u{10ffff} \u{1f600}",
-];
+/// Runs a tokenizer, whose panic is a refusal: it must not take a serving thread with it.
+fn contained(encode: impl FnOnce() -> Option<Vec<u32>>) -> Result<Vec<u32>, Refused> {
+    catch_unwind(AssertUnwindSafe(encode)).ok().flatten().ok_or(Refused::Tokenizer)
+}
+
+fn added_tokens(definition: &Value) -> Vec<String> {
+    let tokens = definition["added_tokens"].as_array().into_iter().flatten();
+    tokens.filter_map(|token| Some(token["content"].as_str()?.to_owned())).collect()
+}
+
+fn shortened(text: &str) -> String {
+    text.chars().take(40).collect()
+}

@@ -76,4 +76,12 @@ pub enum LoadError {
         /// What is wrong with it.
         reason: String,
     },
+    /// A tokenizer whose ids cannot be had here as the worker has them.
+    #[error("{}: {reason}", path.display())]
+    Unsupported {
+        /// The file or folder.
+        path: PathBuf,
+        /// Why, and what to do about it.
+        reason: String,
+    },
 }

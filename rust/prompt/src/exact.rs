@@ -52,6 +52,11 @@ impl Exact {
         self.encoder.is_fast()
     }
 
+    /// Why the fast tokenizer is not in use, where it is not.
+    pub fn fallback_reason(&self) -> Option<&str> {
+        self.encoder.fallback_reason()
+    }
+
     /// Whether there is a chat template.
     pub fn has_chat_template(&self) -> bool {
         !self.templates.is_empty()
@@ -72,6 +77,14 @@ impl Exact {
     /// [`Refused`] where the tokenizer fails on it.
     pub fn encode(&self, text: &str, special: bool) -> Result<Vec<u32>, Refused> {
         self.encoder.encode(text, special)
+    }
+
+    /// The ids of `text` as the reference tokenizer has them: slower by far, and what the others must give.
+    ///
+    /// # Errors
+    /// As [`Exact::encode`].
+    pub fn reference(&self, text: &str, special: bool) -> Result<Vec<u32>, Refused> {
+        self.encoder.reference(text, special)
     }
 
     /// The text of the prompt of `body`: a rendered chat, or a completion's own.
