@@ -1,0 +1,190 @@
+//! What a template works on here: minijinja's values, except that long texts are references.
+
+use std::sync::Arc;
+use std::sync::atomic::{AtomicU64, Ordering};
+
+use minijinja::Value;
+use minijinja::value::ValueKind;
+use parking_lot::Mutex;
+
+/// A text as long as this, or longer, is kept once and referred to; a shorter one is copied.
+pub(super) const LONG: usize = 64;
+
+/// A value in a template.
+#[derive(Clone, Debug)]
+pub(super) enum Val {
+    Undefined,
+    None,
+    Bool(bool),
+    Int(i64),
+    Str(Str),
+    List(Arc<List>),
+    Map(Arc<Map>),
+    /// The loop at this depth.
+    Loop(usize),
+    /// The namespace of this number.
+    Namespace(usize),
+    /// The macro of this number.
+    Macro(usize),
+    /// What is only passed on, such as a float.
+    Other(Value),
+}
+
+/// A string.
+#[derive(Clone, Debug)]
+pub(super) enum Str {
+    /// One of the template's own, by number.
+    Const(u32),
+    Short(Arc<str>),
+    Part(Part),
+    /// Several in a row, none of which is itself a rope.
+    Rope(Arc<[Str]>),
+}
+
+/// A part of a long text, in bytes.
+#[derive(Clone, Debug)]
+pub(super) struct Part {
+    pub(super) text: Arc<Text>,
+    pub(super) start: u32,
+    pub(super) end: u32,
+}
+
+impl Part {
+    pub(super) fn as_str(&self) -> &str {
+        &self.text.text[self.start as usize..self.end as usize]
+    }
+}
+
+/// A long text. Equal `id`s are the same text; ids are never used again.
+#[derive(Debug)]
+pub(super) struct Text {
+    pub(super) id: u64,
+    pub(super) text: Arc<str>,
+    pub(super) memo: Memo,
+}
+
+/// What calls of the template gave for a value, by call site and part. A call is a pure function of the
+/// value and of constants.
+#[derive(Debug, Default)]
+pub(super) struct Memo(Mutex<Vec<(u32, u32, u32, Val)>>);
+
+/// Results that are kept for one value; templates have few calls per value.
+const MAX_RESULTS: usize = 32;
+
+impl Memo {
+    pub(super) fn get(&self, site: u32, start: u32, end: u32) -> Option<Val> {
+        let results = self.0.lock();
+        let found = results.iter().find(|result| (result.0, result.1, result.2) == (site, start, end));
+        found.map(|result| result.3.clone())
+    }
+
+    pub(super) fn put(&self, site: u32, start: u32, end: u32, value: Val) {
+        let mut results = self.0.lock();
+        if results.len() < MAX_RESULTS {
+            results.push((site, start, end, value));
+        }
+    }
+}
+
+/// A list; `lazy` for a slice, which minijinja lets a template only walk through and index from its start.
+#[derive(Debug)]
+pub(super) struct List {
+    pub(super) items: Vec<Val>,
+    pub(super) lazy: bool,
+    /// The same list as minijinja has it, for calls.
+    pub(super) source: Option<Value>,
+    pub(super) memo: Memo,
+}
+
+impl List {
+    pub(super) fn new(items: Vec<Val>, lazy: bool) -> Val {
+        Val::List(Arc::new(List { items, lazy, source: None, memo: Memo::default() }))
+    }
+}
+
+/// A map with names as keys.
+#[derive(Debug)]
+pub(super) struct Map {
+    pub(super) members: Vec<(Arc<str>, Val)>,
+    pub(super) source: Value,
+    pub(super) memo: Memo,
+}
+
+impl Map {
+    pub(super) fn get(&self, name: &str) -> Option<&Val> {
+        self.members.iter().find(|(known, _)| **known == *name).map(|(_, value)| value)
+    }
+}
+
+impl Text {
+    pub(super) fn new(text: Arc<str>) -> Arc<Text> {
+        static NEXT: AtomicU64 = AtomicU64::new(0);
+        Arc::new(Text { id: NEXT.fetch_add(1, Ordering::Relaxed), text, memo: Memo::default() })
+    }
+}
+
+impl Str {
+    pub(super) fn short(text: &str) -> Str {
+        Str::Short(Arc::from(text))
+    }
+
+    /// `value`, a string: by reference if it is long.
+    fn kept(value: &Value, text: &str) -> Str {
+        match (value.to_str(), u32::try_from(text.len())) {
+            (Some(shared), Ok(end)) if text.len() >= LONG => {
+                Str::Part(Part { text: Text::new(shared), start: 0, end })
+            }
+            _ => Str::short(text),
+        }
+    }
+}
+
+impl Val {
+    /// `value` with long texts by reference (`keep`), or all of it copied.
+    pub(super) fn of(value: &Value, keep: bool) -> Val {
+        match value.kind() {
+            ValueKind::Undefined => Val::Undefined,
+            ValueKind::None => Val::None,
+            ValueKind::Bool => Val::Bool(value.is_true()),
+            ValueKind::Number if value.is_integer() => {
+                i64::try_from(value.clone()).map_or_else(|_| Val::Other(value.clone()), Val::Int)
+            }
+            ValueKind::String => match value.as_str() {
+                Some(text) if !value.is_safe() => Val::Str(if keep { Str::kept(value, text) } else { Str::short(text) }),
+                _ => Val::Other(value.clone()),
+            },
+            ValueKind::Seq if !value.is_tuple() => {
+                let Ok(items) = value.try_iter() else { return Val::Other(value.clone()) };
+                let items = items.map(|item| Val::of(&item, keep)).collect();
+                let source = Some(value.clone());
+                Val::List(Arc::new(List { items, lazy: false, source, memo: Memo::default() }))
+            }
+            ValueKind::Map => Val::map(value, keep).unwrap_or_else(|| Val::Other(value.clone())),
+            _ => Val::Other(value.clone()),
+        }
+    }
+
+    fn map(value: &Value, keep: bool) -> Option<Val> {
+        let mut members = Vec::new();
+        for key in value.try_iter().ok()? {
+            let name = Arc::from(key.as_str()?);
+            members.push((name, Val::of(&value.get_item(&key).ok()?, keep)));
+        }
+        Some(Val::Map(Arc::new(Map { members, source: value.clone(), memo: Memo::default() })))
+    }
+
+    /// Bytes that it takes, roughly but never less than its texts.
+    pub(super) fn weight(&self) -> usize {
+        const NODE: usize = 64;
+        NODE + match self {
+            Val::Str(Str::Short(text)) => text.len(),
+            Val::Str(Str::Part(part)) => part.text.text.len() + NODE,
+            Val::List(list) => list.items.iter().map(Val::weight).sum::<usize>() + NODE,
+            // The members, and the same once more as minijinja's value.
+            Val::Map(map) => {
+                map.members.iter().map(|(name, value)| name.len() + NODE + 2 * value.weight()).sum::<usize>() + NODE
+            }
+            _ => 0,
+        }
+    }
+}
