@@ -74,19 +74,7 @@ impl BlockHasher {
         let mut chain = self.chain(space);
         let mut carry = Vec::new();
         for &span in spans {
-            let mut rest = span;
-            if !carry.is_empty() {
-                let (head, tail) = rest.split_at(rest.len().min(stride - carry.len()));
-                carry.extend_from_slice(head);
-                rest = tail;
-                if carry.len() < stride {
-                    continue;
-                }
-                out.push(chain.push(&carry));
-                carry.clear();
-            }
-            chain.extend(rest, stride, out);
-            carry.extend_from_slice(&rest[rest.len() - rest.len() % stride..]);
+            chain.feed(&mut carry, span, stride, out);
         }
     }
 
@@ -107,8 +95,8 @@ impl BlockHasher {
     }
 }
 
-/// The hash of a prompt as far as it was read.
-#[derive(Clone, Copy, Debug)]
+/// The hash of a prompt as far as it was read. Equal chains with equal block sizes go on equally.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub struct Chain {
     parent: u64,
     seed: u64,
@@ -120,6 +108,25 @@ impl Chain {
         // The block's own hash does not depend on its parent, so that the processor overlaps them.
         self.parent = mix(self.parent, xxh3_64_with_seed(block, self.seed));
         BlockHash(self.parent)
+    }
+
+    /// Takes in `span`, in blocks of `stride` bytes, and appends their hashes to `out`.
+    ///
+    /// `carry` is what was left behind the last full block, and then is what this leaves.
+    pub fn feed(&mut self, carry: &mut Vec<u8>, span: &[u8], stride: usize, out: &mut Vec<BlockHash>) {
+        let mut rest = span;
+        if !carry.is_empty() {
+            let (head, tail) = rest.split_at(rest.len().min(stride - carry.len()));
+            carry.extend_from_slice(head);
+            rest = tail;
+            if carry.len() < stride {
+                return;
+            }
+            out.push(self.push(carry));
+            carry.clear();
+        }
+        self.extend(rest, stride, out);
+        carry.extend_from_slice(&rest[rest.len() - rest.len() % stride..]);
     }
 
     fn extend(&mut self, bytes: &[u8], stride: usize, out: &mut Vec<BlockHash>) {

@@ -25,11 +25,10 @@ use crate::{Body, Refused, chat};
 use program::Program;
 use run::Run;
 use safe::{Place, SafeTokens};
-pub(crate) use segments::Segment;
-use segments::{Bounded, Chains, ENTRY, Key, Keys, WeighSegment, bounded};
+use segments::{Bounded, Chains, ENTRY, Key, Keys, Segment, WeighSegment, bounded};
 use skeleton::Skeleton;
-use stats::Counters;
 pub use stats::CacheStats;
+use stats::Counters;
 use value::{List, Val};
 
 /// Bytes that a cache takes where nothing else is said.
@@ -82,6 +81,12 @@ impl Seen {
         joined
     }
 
+    /// The ids.
+    pub(crate) fn ids(&self) -> Vec<u32> {
+        let packed = self.segments.iter().flat_map(|segment| segment.ids.chunks_exact(4));
+        packed.map(|id| id.try_into().map_or(0, u32::from_le_bytes)).collect()
+    }
+
     /// How many ids there are.
     pub(crate) fn len(&self) -> usize {
         self.segments.iter().map(|segment| segment.ids.len() / 4).sum()
@@ -107,7 +112,8 @@ impl Cache {
         templates: impl Iterator<Item = &'t ChatTemplate>,
     ) -> Option<Arc<Cache>> {
         let tokens = SafeTokens::of(definition, encoder)?;
-        let around = tokens.around.as_ref().map(|(before, after)| [Segment::new(before), Segment::new(after)]);
+        let around =
+            tokens.around.as_ref().map(|(before, after)| [Segment::new(before), Segment::new(after)]);
         let templates = templates.map(|template| Runnable::new(template, &tokens)).collect();
         Some(Arc::new(Cache {
             around,
@@ -123,9 +129,6 @@ impl Cache {
 
     /// The ids of the chat of `body` with the template of number `number`; `None` where the template or
     /// this request is one for minijinja.
-    ///
-    /// # Errors
-    /// [`Refused`] where the tokenizer fails.
     pub(crate) fn chat(
         self: &Arc<Cache>,
         body: &Body<'_>,
@@ -138,9 +141,9 @@ impl Cache {
             self.counters.template.add(1);
             return None;
         };
-        let seen = self.run(body, runnable, (number, template), format, named_tokens).and_then(|skeleton| {
-            self.encode(&skeleton, body.add_special_tokens(), encoder)
-        });
+        let seen = self
+            .run(body, runnable, (number, template), format, named_tokens)
+            .and_then(|skeleton| self.encode(&skeleton, body.add_special_tokens(), encoder));
         match &seen {
             Some(_) => self.counters.run.add(1),
             None => self.counters.request.add(1),
@@ -160,7 +163,11 @@ impl Cache {
         let tag = u32::try_from(number).ok()?;
         let mut messages = Vec::new();
         for raw in body.message_list()? {
-            let value = self.value(MESSAGES + tag, raw, || chat::message(raw, template, format))?;
+            let value = self.value(MESSAGES + tag, raw, || chat::message(raw, format))?;
+            // These change other messages.
+            if !template.knows_developer() && has_role(&value, "developer") {
+                return None;
+            }
             messages.push(value);
         }
         if messages.is_empty() {
@@ -192,6 +199,7 @@ impl Cache {
         }
         self.counters.value_misses.add(raw.len());
         let value = Val::of(&read().ok()?, true);
+        self.counters.inserted.add(1);
         self.values.insert(lookup.to_key(), value.clone());
         Some(value)
     }
@@ -221,6 +229,7 @@ impl Cache {
                 Some(id) => ids.split_first().filter(|(first, _)| **first == id).map(|(_, rest)| rest)?,
             };
             let segment = Segment::new(ids);
+            self.counters.inserted.add(1);
             self.segments.insert(lookup.to_key(), Arc::clone(&segment));
             segments.push(segment);
         }
@@ -234,6 +243,11 @@ impl Cache {
         let bytes = self.values.weight() + self.segments.weight() + self.chains.bytes();
         self.counters.read(bytes, held as u64)
     }
+}
+
+fn has_role(message: &Val, role: &str) -> bool {
+    let Val::Map(message) = message else { return false };
+    matches!(message.get("role"), Some(Val::Str(value::Str::Short(found))) if **found == *role)
 }
 
 impl Runnable {

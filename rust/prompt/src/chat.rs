@@ -12,6 +12,7 @@ use minijinja::Value;
 
 pub(crate) use message::message;
 use system::without_developer;
+pub(crate) use tools::tools;
 
 use crate::json::{Cursor, to_value, unescape};
 use crate::template::{ChatTemplate, ContentFormat};
@@ -27,6 +28,20 @@ pub(crate) fn variables(
     template: &ChatTemplate,
     format: ContentFormat,
 ) -> Result<Vec<(String, Value)>, Refused> {
+    let mut variables = settings(body)?;
+    let messages = body.messages().map_err(|_| Refused::Messages)?;
+    let messages = elements(messages)?.into_iter().map(|raw| message(raw, format));
+    let messages = all(messages.collect::<Result<_, _>>()?, template)?;
+    variables.push(("messages".to_owned(), messages));
+    variables.push(("tools".to_owned(), body.tools().map_or(Ok(Value::from(())), tools)?));
+    Ok(variables)
+}
+
+/// The variables of `body` but its messages and tools.
+///
+/// # Errors
+/// As [`variables`].
+pub(crate) fn settings(body: &Body<'_>) -> Result<Vec<(String, Value)>, Refused> {
     let options = body.render_options();
     if options.chat_template.is_some() {
         return Err(Refused::OwnTemplate);
@@ -49,12 +64,7 @@ pub(crate) fn variables(
     for (name, raw) in keywords.into_iter().flatten() {
         add_keyword(name, raw, &mut variables)?;
     }
-    let messages = body.messages().map_err(|_| Refused::Messages)?;
     let optional = |raw: Option<&str>| raw.map_or(Ok(Value::from(())), to_value);
-    let messages = elements(messages)?.into_iter().map(|raw| message(raw, format));
-    let messages = all(messages.collect::<Result<_, _>>()?, template)?;
-    variables.push(("messages".to_owned(), messages));
-    variables.push(("tools".to_owned(), body.tools().map_or(Ok(Value::from(())), tools::tools)?));
     variables.push(("documents".to_owned(), optional(options.documents)?));
     variables.push(("add_generation_prompt".to_owned(), Value::from(body.add_generation_prompt())));
     Ok(variables)

@@ -1,9 +1,11 @@
 //! A model's tokenizer and chat template together: the worker's own tokens, or a refusal.
 
 use std::path::{Path, PathBuf};
+use std::sync::Arc;
 
 use minijinja::Value;
 
+use crate::cache::{self, Cache, CacheStats, Seen};
 use crate::completion::Completion;
 use crate::encode::Encoder;
 use crate::folder::{Folder, Template};
@@ -19,6 +21,8 @@ pub struct LoadOptions {
     pub chat_template: Option<PathBuf>,
     /// The form of messages' content, as vLLM's `--chat-template-content-format`; detected where absent.
     pub content_format: Option<ContentFormat>,
+    /// Bytes that may be kept of prompts that were seen, 256 MiB where absent; with 0 each is made anew.
+    pub prompt_cache_bytes: Option<usize>,
 }
 
 /// A tokenizer with its chat templates.
@@ -28,6 +32,14 @@ pub struct Exact {
     templates: Vec<(String, ChatTemplate)>,
     named_tokens: Vec<(String, String)>,
     content_format: Option<ContentFormat>,
+    cache: Option<Arc<Cache>>,
+}
+
+/// The ids of a prompt.
+#[derive(Clone, Debug)]
+pub(crate) enum Tokens {
+    Made(Vec<u32>),
+    Seen(Seen),
 }
 
 impl Exact {
@@ -42,9 +54,13 @@ impl Exact {
             let compiled = ChatTemplate::compile(&source);
             compiled.map(|compiled| (name, compiled)).map_err(|reason| LoadError::Invalid { path, reason })
         };
-        let templates = templates.into_iter().map(compile).collect::<Result<_, _>>()?;
-        let encoder = Encoder::load(&path, tokenizer)?;
-        Ok(Exact { encoder, templates, named_tokens, content_format: options.content_format })
+        let templates: Vec<_> = templates.into_iter().map(compile).collect::<Result<_, _>>()?;
+        let encoder = Encoder::load(&path, tokenizer.clone())?;
+        let cache = match options.prompt_cache_bytes.unwrap_or(cache::DEFAULT_BYTES) {
+            0 => None,
+            bytes => Cache::new(bytes, &tokenizer, &encoder, templates.iter().map(|(_, template)| template)),
+        };
+        Ok(Exact { encoder, templates, named_tokens, content_format: options.content_format, cache })
     }
 
     /// Whether the fast tokenizer is in use, and not Hugging Face's as its fallback.
@@ -68,7 +84,35 @@ impl Exact {
     /// [`Refused`] where they cannot be had exactly: media, a template feature that is not the same here,
     /// an endpoint whose rendering is not known, a body that the worker would refuse.
     pub fn ids(&self, body: &Body<'_>) -> Result<Vec<u32>, Refused> {
-        self.encode(&self.text(body)?, body.add_special_tokens())
+        Ok(match self.tokens(body)? {
+            Tokens::Made(ids) => ids,
+            Tokens::Seen(seen) => seen.ids(),
+        })
+    }
+
+    /// The same without joining what was seen.
+    pub(crate) fn tokens(&self, body: &Body<'_>) -> Result<Tokens, Refused> {
+        let Some(cache) = &self.cache else {
+            return self.encode(&self.text(body)?, body.add_special_tokens()).map(Tokens::Made);
+        };
+        if body.endpoint() == Endpoint::ChatCompletions {
+            let (number, template) = self.template(body)?;
+            let format = self.content_format.unwrap_or(template.content_format());
+            let chat = cache.chat(body, (number, template), format, &self.named_tokens, &self.encoder);
+            if let Some(seen) = chat {
+                return Ok(Tokens::Seen(seen));
+            }
+        }
+        let (text, special) = (self.text(body)?, body.add_special_tokens());
+        match cache.text(&text, special, &self.encoder) {
+            Some(seen) => Ok(Tokens::Seen(seen)),
+            None => self.encode(&text, special).map(Tokens::Made),
+        }
+    }
+
+    /// What the cache of prompts did; nothing where there is none.
+    pub fn cache_stats(&self) -> Option<CacheStats> {
+        self.cache.as_ref().map(|cache| cache.stats())
     }
 
     /// The ids of `text`; `special` adds what the tokenizer puts around a whole input (BOS, EOS).
@@ -106,10 +150,16 @@ impl Exact {
         }
     }
 
-    fn render(&self, body: &Body<'_>) -> Result<String, Refused> {
-        let named = |name: &str| self.templates.iter().find(|(known, _)| known == name);
+    /// The template for `body`, and its number.
+    fn template(&self, body: &Body<'_>) -> Result<(usize, &ChatTemplate), Refused> {
+        let named = |name: &str| self.templates.iter().position(|(known, _)| known == name);
         let with_tools = body.tools().and_then(|_| named("tool_use"));
-        let (_, template) = with_tools.or_else(|| named(Template::DEFAULT)).ok_or(Refused::NoTemplate)?;
+        let number = with_tools.or_else(|| named(Template::DEFAULT)).ok_or(Refused::NoTemplate)?;
+        Ok((number, &self.templates[number].1))
+    }
+
+    fn render(&self, body: &Body<'_>) -> Result<String, Refused> {
+        let (_, template) = self.template(body)?;
         let format = self.content_format.unwrap_or(template.content_format());
         let tokens =
             self.named_tokens.iter().map(|(name, token)| (name.clone(), Value::from(token.as_str())));

@@ -10,6 +10,7 @@
 //! # Ok::<(), warmroute_prompt::PromptError>(())
 //! ```
 
+mod cache;
 mod chat;
 mod completion;
 mod encode;
@@ -24,6 +25,7 @@ mod refused;
 mod template;
 mod tokenize;
 
+pub use cache::CacheStats;
 pub use error::{LoadError, PromptError};
 pub use exact::{Exact, LoadOptions};
 pub use json::MAX_NESTING;

@@ -40,6 +40,8 @@ pub struct Body<'a> {
     endpoint: Endpoint,
     model: Option<Cow<'a, str>>,
     fields: Fields<'a>,
+    /// The elements of `messages`, where it is an array.
+    message_list: Vec<&'a str>,
 }
 
 /// Raw values by name.
@@ -125,12 +127,12 @@ impl<'a> Body<'a> {
             let at = std::str::from_utf8(body).err().map_or(0, |error| error.valid_up_to());
             PromptError::NotUtf8 { at }
         })?;
-        let fields = find_fields(text)?;
+        let (fields, message_list) = find_fields(text)?;
         let model = match fields.model {
             Some(raw) => Some(unescape(raw).ok_or(MODEL_TYPE)?),
             None => None,
         };
-        Ok(Body { endpoint, model, fields })
+        Ok(Body { endpoint, model, fields, message_list })
     }
 
     /// What kind of request it is.
@@ -187,6 +189,11 @@ impl<'a> Body<'a> {
         let (field, allowed) = ("messages", "an array of messages");
         let raw = self.fields.messages.ok_or(PromptError::Missing { field, allowed })?;
         if raw.starts_with('[') { Ok(raw) } else { Err(PromptError::WrongType { field, allowed }) }
+    }
+
+    /// The elements of `messages`, raw; `None` where it is not an array of which each can be told.
+    pub(crate) fn message_list(&self) -> Option<&[&'a str]> {
+        self.fields.messages.filter(|_| !self.message_list.is_empty()).map(|_| &self.message_list[..])
     }
 
     /// Anthropic's `system`, raw: a string or an array of parts.
@@ -258,16 +265,44 @@ impl<'a> Body<'a> {
 
 const MODEL_TYPE: PromptError = PromptError::WrongType { field: "model", allowed: "a string" };
 
-fn find_fields(text: &str) -> Result<Fields<'_>, PromptError> {
-    let mut fields = Fields::default();
+/// The fields, and the elements of `messages`: what finds its end passes them anyway.
+fn find_fields(text: &str) -> Result<(Fields<'_>, Vec<&str>), PromptError> {
+    let (mut fields, mut messages) = (Fields::default(), Vec::new());
     let mut cursor = Cursor::new(text);
     cursor.skip_mark();
     cursor.enter(b'{', "an object")?;
     let mut first = true;
-    while let Some((key, value)) = cursor.member(first)? {
-        fields.set(key, value);
+    while let Some(key) = cursor.key(first)? {
         first = false;
+        if key == "\"messages\"" && cursor.peek() == Some(b'[') {
+            let (raw, elements) = array(&mut cursor)?;
+            fields.messages = Some(raw);
+            messages = elements;
+        } else {
+            let value = cursor.value()?;
+            fields.set(key, value);
+            if fields.messages.map(str::as_ptr) == Some(value.as_ptr()) {
+                messages.clear();
+            }
+        }
     }
     cursor.finish()?;
-    Ok(fields)
+    Ok((fields, messages))
+}
+
+/// An array and its elements; none of an array with a fault that is not looked for here.
+fn array<'a>(cursor: &mut Cursor<'a>) -> Result<(&'a str, Vec<&'a str>), PromptError> {
+    let mut inside = cursor.clone();
+    inside.enter(b'[', "an array")?;
+    let mut elements = Vec::new();
+    loop {
+        match inside.element(elements.is_empty()) {
+            Ok(Some(element)) => elements.push(element),
+            Ok(None) => break,
+            Err(_) => return Ok((cursor.value()?, Vec::new())),
+        }
+    }
+    let raw = cursor.up_to(&inside);
+    *cursor = inside;
+    Ok((raw, elements))
 }

@@ -2,14 +2,16 @@
 
 use std::collections::HashMap;
 use std::path::Path;
-use std::sync::Arc;
+use std::sync::{Arc, OnceLock};
 
 use smallvec::SmallVec;
 use warmroute_core::block::{BYTES_PER_TOKEN, BlockHash, BlockHasher, Namespace, Units};
 
+use crate::cache::Seen;
 use crate::completion::Completion;
+use crate::exact::Tokens;
 use crate::ladder::{Ladder, Trust};
-use crate::{Body, Endpoint, Exact, LoadError, LoadOptions, PromptError, Refused};
+use crate::{Body, CacheStats, Endpoint, Exact, LoadError, LoadOptions, PromptError, Refused};
 
 /// How a prompt was had, best first.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
@@ -52,17 +54,36 @@ pub enum Data<'a> {
 }
 
 /// A prompt, ready to be hashed.
-#[derive(Clone, Debug, PartialEq, Eq)]
+#[derive(Clone, Debug)]
 pub struct Prompt<'a> {
-    data: Data<'a>,
+    source: Source<'a>,
     rung: Rung,
     refused: Option<Refused>,
 }
 
+/// Where the ids or the text are.
+#[derive(Clone, Debug)]
+enum Source<'a> {
+    Data(Data<'a>),
+    /// In segments that are joined when they are asked for.
+    Seen(Seen, OnceLock<Data<'a>>),
+}
+
+impl PartialEq for Prompt<'_> {
+    fn eq(&self, other: &Self) -> bool {
+        (self.data(), self.rung, self.refused) == (other.data(), other.rung, other.refused)
+    }
+}
+
+impl Eq for Prompt<'_> {}
+
 impl<'a> Prompt<'a> {
     /// The ids or the text.
     pub fn data(&self) -> &Data<'a> {
-        &self.data
+        match &self.source {
+            Source::Data(data) => data,
+            Source::Seen(seen, joined) => joined.get_or_init(|| Data::Ids(seen.joined())),
+        }
     }
 
     /// How it was had.
@@ -82,17 +103,20 @@ impl<'a> Prompt<'a> {
 
     /// What its blocks are measured in.
     pub fn units(&self) -> Units {
-        match self.data {
-            Data::Ids(_) => Units::Tokens,
-            Data::Text(_) => Units::Bytes,
+        match self.source {
+            Source::Data(Data::Ids(_)) | Source::Seen(..) => Units::Tokens,
+            Source::Data(Data::Text(_)) => Units::Bytes,
         }
     }
 
     /// Its length in tokens: exact for ids, a quarter of the bytes for text.
     pub fn tokens(&self) -> u32 {
-        let tokens = match &self.data {
-            Data::Ids(ids) => ids.len() / 4,
-            Data::Text(spans) => spans.iter().map(|span| span.len()).sum::<usize>() / BYTES_PER_TOKEN,
+        let tokens = match &self.source {
+            Source::Seen(seen, _) => seen.len(),
+            Source::Data(Data::Ids(ids)) => ids.len() / 4,
+            Source::Data(Data::Text(spans)) => {
+                spans.iter().map(|span| span.len()).sum::<usize>() / BYTES_PER_TOKEN
+            }
         };
         u32::try_from(tokens).unwrap_or(u32::MAX)
     }
@@ -100,20 +124,29 @@ impl<'a> Prompt<'a> {
     /// Appends the hashes of its full blocks to `out`. `space.units` is replaced by [`Prompt::units`].
     pub fn hash_into(&self, hasher: &BlockHasher, space: &Namespace<'_>, out: &mut Vec<BlockHash>) {
         let space = Namespace { units: self.units(), ..*space };
-        match &self.data {
-            Data::Ids(ids) => hasher.hash_ids(&space, ids, out),
-            Data::Text(spans) => hasher.hash_text(&space, spans, out),
+        match &self.source {
+            Source::Seen(seen, _) => seen.hash_into(hasher, &space, out),
+            Source::Data(Data::Ids(ids)) => hasher.hash_ids(&space, ids, out),
+            Source::Data(Data::Text(spans)) => hasher.hash_text(&space, spans, out),
         }
     }
 
     fn ids(ids: Vec<u8>, rung: Rung) -> Prompt<'a> {
-        Prompt { data: Data::Ids(ids), rung, refused: None }
+        Prompt { source: Source::Data(Data::Ids(ids)), rung, refused: None }
+    }
+
+    fn local(tokens: Tokens) -> Prompt<'a> {
+        let source = match tokens {
+            Tokens::Made(ids) => Source::Data(Data::Ids(pack(&ids))),
+            Tokens::Seen(seen) => Source::Seen(seen, OnceLock::new()),
+        };
+        Prompt { source, rung: Rung::Local, refused: None }
     }
 
     fn text(spans: impl IntoIterator<Item = Option<&'a str>>) -> Prompt<'a> {
         let spans: SmallVec<_> = spans.into_iter().flatten().map(|span| inside(span).as_bytes()).collect();
         let rung = if spans.is_empty() { Rung::LoadOnly } else { Rung::Text };
-        Prompt { data: Data::Text(spans), rung, refused: None }
+        Prompt { source: Source::Data(Data::Text(spans)), rung, refused: None }
     }
 }
 
@@ -190,6 +223,14 @@ impl Prompter {
         self.ladder.models()
     }
 
+    /// What the caches of all tokenizers did.
+    pub fn cache_stats(&self) -> CacheStats {
+        self.ladder
+            .all()
+            .filter_map(|exact| exact.cache_stats())
+            .fold(CacheStats::default(), CacheStats::plus)
+    }
+
     /// The prompt of `body`: exact tokens where they can be had, else its text.
     ///
     /// # Errors
@@ -200,8 +241,8 @@ impl Prompter {
             prompt if prompt.rung == Rung::Text => prompt,
             prompt => return Ok(prompt),
         };
-        Ok(match self.ladder.trusted(body).and_then(|exact| exact.ids(body)) {
-            Ok(ids) => Prompt::ids(pack(&ids), Rung::Local),
+        Ok(match self.ladder.trusted(body).and_then(|exact| exact.tokens(body)) {
+            Ok(tokens) => Prompt::local(tokens),
             Err(refused) => Prompt { refused: Some(refused), ..text },
         })
     }

@@ -49,6 +49,16 @@ impl ChatTemplate {
         self.knows_developer
     }
 
+    /// What the template is rendered in.
+    pub(crate) fn environment(&self) -> &Environment<'static> {
+        &self.environment
+    }
+
+    /// Its source as it was compiled.
+    pub(crate) fn source(&self) -> Option<String> {
+        self.environment.get_template(NAME).ok().map(|template| template.source().to_owned())
+    }
+
     /// The text for `context`.
     ///
     /// # Errors

@@ -18,7 +18,7 @@ fn package() -> PathBuf {
 
 fn prompter(folder: &Path, template: Option<&str>) -> Prompter {
     let template = template.map(|name| root().join(format!("tests/support/templates/{name}.jinja")));
-    let options = LoadOptions { chat_template: template, content_format: None };
+    let options = LoadOptions { chat_template: template, ..LoadOptions::default() };
     Prompter::load(folder, &options).unwrap()
 }
 

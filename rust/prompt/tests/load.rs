@@ -81,8 +81,11 @@ fn templates_are_found_where_hugging_face_finds_them() {
     assert_eq!(folder.render(""), "file F");
     folder.write("other.jinja", "{{ messages[0].content is string }}");
     for (format, printed) in [(None, "True"), (Some(ContentFormat::OpenAi), "False")] {
-        let options =
-            LoadOptions { chat_template: Some(folder.0.join("other.jinja")), content_format: format };
+        let options = LoadOptions {
+            chat_template: Some(folder.0.join("other.jinja")),
+            content_format: format,
+            ..LoadOptions::default()
+        };
         assert_eq!(render(&Prompter::load(&folder.0, &options).unwrap(), ""), printed);
     }
 }

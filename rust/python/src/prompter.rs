@@ -46,7 +46,9 @@ impl PyPrompter {
         };
         let prompter = match tokenizer {
             None => Prompter::without_tokenizer(),
-            Some(path) => load(py, path, &LoadOptions { chat_template, content_format })?,
+            Some(path) => {
+                load(py, path, &LoadOptions { chat_template, content_format, ..LoadOptions::default() })?
+            }
         };
         Ok(PyPrompter { prompter: Arc::new(prompter) })
     }

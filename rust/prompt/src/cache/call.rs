@@ -35,8 +35,27 @@ impl<'p> Run<'p> {
                 Val::Undefined => self.expr(&call.arguments[0]),
                 on => Ok(on.clone()),
             },
+            ("selectattr", Val::List(list)) => self.select(call, list),
             _ => self.call(Kind::Filter, call, &on),
         }
+    }
+
+    /// `selectattr(name, "equalto", constant)`.
+    fn select(&mut self, call: &'p Call, list: &List) -> Ran<Val> {
+        let Some([name, test, wanted]) = call.constant.as_deref() else { return Err(Stop) };
+        let (Some(name), Some("equalto" | "eq" | "==")) = (name.as_str(), test.as_str()) else {
+            return Err(Stop);
+        };
+        let (false, Some(wanted)) = (name.contains('.'), wanted.as_str()) else { return Err(Stop) };
+        let wanted = Val::Str(Str::short(wanted));
+        let mut kept = Vec::new();
+        for item in &list.items {
+            let Val::Map(map) = item else { return Err(Stop) };
+            if self.equal(map.get(name).unwrap_or(&Val::Undefined), &wanted)? {
+                kept.push(item.clone());
+            }
+        }
+        Ok(List::new(kept, true))
     }
 
     pub(super) fn method(&mut self, call: &'p Call) -> Ran<Val> {

@@ -76,7 +76,10 @@ pub(super) enum Expr {
     Both(Box<(Expr, Expr)>),
     Either(Box<(Expr, Expr)>),
     Compare(CompareOpKind, Box<(Expr, Expr)>),
-    Contains { negated: bool, call: Box<Call> },
+    Contains {
+        negated: bool,
+        call: Box<Call>,
+    },
     /// `a + b + …`
     Sum(Vec<Expr>),
     /// `a ~ b ~ …`
@@ -183,11 +186,9 @@ impl Compiler {
         Ok(match node {
             ast::Stmt::EmitRaw(node) => Node::Raw(self.constant(node.raw)?),
             ast::Stmt::EmitExpr(node) => Node::Emit(self.expr(&node.expr)?),
-            ast::Stmt::IfCond(node) => Node::If(
-                self.expr(&node.expr)?,
-                self.nodes(&node.true_body)?,
-                self.nodes(&node.false_body)?,
-            ),
+            ast::Stmt::IfCond(node) => {
+                Node::If(self.expr(&node.expr)?, self.nodes(&node.true_body)?, self.nodes(&node.false_body)?)
+            }
             ast::Stmt::ForLoop(node) => self.for_loop(node)?,
             ast::Stmt::Set(node) => Node::Set(self.target(&node.target)?, self.expr(&node.expr)?),
             ast::Stmt::SetBlock(node) if node.filter.is_none() => {
@@ -402,7 +403,13 @@ impl Compiler {
         if !keywords.is_empty() {
             constant.as_mut().ok_or(Unknown)?.push(Value::from(Kwargs::from_iter(keywords)));
         }
-        Ok(Box::new(Call { site: self.site(), name: Arc::from(name), on: self.expr(on)?, arguments, constant }))
+        Ok(Box::new(Call {
+            site: self.site(),
+            name: Arc::from(name),
+            on: self.expr(on)?,
+            arguments,
+            constant,
+        }))
     }
 
     fn function(&mut self, name: &str, given: &[CallArg<'_>]) -> Compiled<Expr> {

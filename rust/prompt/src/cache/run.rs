@@ -181,7 +181,9 @@ impl<'p> Run<'p> {
     fn iterate(&mut self, expr: &'p Expr) -> Ran<Arc<[Val]>> {
         Ok(match self.expr(expr)? {
             Val::List(list) => list.items.iter().cloned().collect(),
-            Val::Map(map) => map.members.iter().map(|(name, _)| Val::Str(Str::Short(Arc::clone(name)))).collect(),
+            Val::Map(map) => {
+                map.members.iter().map(|(name, _)| Val::Str(Str::Short(Arc::clone(name)))).collect()
+            }
             Val::Undefined => Arc::new([]),
             _ => return Err(Stop),
         })
@@ -262,7 +264,9 @@ impl<'p> Run<'p> {
             if let Val::Str(text) = self.expr(first)? {
                 self.emit(&text);
                 for term in rest {
-                    let Val::Str(text) = self.expr(term)? else { return Err(Stop) };
+                    let Val::Str(text) = self.term(term, matches!(expr, Expr::Join(_)))? else {
+                        return Err(Stop);
+                    };
                     self.emit(&text);
                 }
                 return Ok(());
@@ -326,7 +330,7 @@ impl<'p> Run<'p> {
                 _ => return Err(Stop),
             },
             Expr::Sum(terms) => self.sum(terms)?,
-            Expr::Join(terms) => self.join(terms)?,
+            Expr::Join(terms) => self.join(terms, true)?,
             Expr::Minus(pair) => match (self.expr(&pair.0)?, self.expr(&pair.1)?) {
                 (Val::Int(a), Val::Int(b)) => Val::Int(a.checked_sub(b).ok_or(Stop)?),
                 _ => return Err(Stop),
@@ -352,7 +356,7 @@ impl<'p> Run<'p> {
     fn sum(&mut self, terms: &'p [Expr]) -> Ran<Val> {
         let (first, rest) = terms.split_first().ok_or(Stop)?;
         match self.expr(first)? {
-            Val::Str(_) => self.join(terms),
+            Val::Str(_) => self.join(terms, false),
             Val::Int(mut sum) => {
                 for term in rest {
                     let Val::Int(term) = self.expr(term)? else { return Err(Stop) };
@@ -364,16 +368,24 @@ impl<'p> Run<'p> {
         }
     }
 
-    fn join(&mut self, terms: &'p [Expr]) -> Ran<Val> {
+    fn join(&mut self, terms: &'p [Expr], prints: bool) -> Ran<Val> {
         let mut parts = Vec::with_capacity(terms.len());
         for term in terms {
-            let Val::Str(text) = self.expr(term)? else { return Err(Stop) };
+            let Val::Str(text) = self.term(term, prints)? else { return Err(Stop) };
             push_flat(&mut parts, &text);
         }
         Ok(Val::Str(rope(parts)))
     }
 
-    fn attribute(&mut self, on: &Val, name: Name) -> Ran<Val> {
+    /// A term of a concatenation, which turns a number into text where it `prints`.
+    fn term(&mut self, term: &'p Expr, prints: bool) -> Ran<Val> {
+        match self.expr(term)? {
+            Val::Int(number) if prints => Ok(Val::Str(Str::short(&number.to_string()))),
+            value => Ok(value),
+        }
+    }
+
+    fn attribute(&self, on: &Val, name: Name) -> Ran<Val> {
         let field = &self.program.names[usize::from(name)];
         Ok(match on {
             Val::Map(map) => map.get(field).cloned().unwrap_or(Val::Undefined),
@@ -399,7 +411,7 @@ impl<'p> Run<'p> {
         })
     }
 
-    fn equal(&self, a: &Val, b: &Val) -> Ran<bool> {
+    pub(super) fn equal(&self, a: &Val, b: &Val) -> Ran<bool> {
         Ok(match (a, b) {
             (Val::Str(a), Val::Str(b)) => {
                 self.program.flat(a).ok_or(Stop)? == self.program.flat(b).ok_or(Stop)?
@@ -407,10 +419,15 @@ impl<'p> Run<'p> {
             (Val::Int(a), Val::Int(b)) => a == b,
             (Val::Bool(a), Val::Bool(b)) => a == b,
             (Val::None, Val::None) => true,
-            (Val::Str(_), Val::None | Val::Undefined | Val::Bool(_) | Val::Int(_) | Val::List(_) | Val::Map(_))
-            | (Val::None | Val::Undefined | Val::Bool(_) | Val::Int(_) | Val::List(_) | Val::Map(_), Val::Str(_)) => {
-                false
-            }
+            (Val::Map(a), Val::Map(b)) => Arc::ptr_eq(a, b) || a.source == b.source,
+            (
+                Val::Str(_),
+                Val::None | Val::Undefined | Val::Bool(_) | Val::Int(_) | Val::List(_) | Val::Map(_),
+            )
+            | (
+                Val::None | Val::Undefined | Val::Bool(_) | Val::Int(_) | Val::List(_) | Val::Map(_),
+                Val::Str(_),
+            ) => false,
             _ => return Err(Stop),
         })
     }

@@ -39,7 +39,8 @@ impl SafeTokens {
     /// Those of `definition`, a `tokenizer.json`; `None` where there are none, or `encoder` shows that a
     /// cut at one of them changes ids.
     pub(super) fn of(definition: &Value, encoder: &Encoder) -> Option<SafeTokens> {
-        let added: Vec<Added<'_>> = definition.get("added_tokens")?.as_array()?.iter().filter_map(read).collect();
+        let added: Vec<Added<'_>> =
+            definition.get("added_tokens")?.as_array()?.iter().filter_map(read).collect();
         let found = |token: &&Added<'_>| encoder.encode(token.text, false).is_ok_and(|ids| ids == [token.id]);
         let safe: Vec<&Added<'_>> = added
             .iter()
@@ -50,8 +51,8 @@ impl SafeTokens {
         if safe.is_empty() {
             return None;
         }
-        let finder = AhoCorasick::builder().match_kind(MatchKind::LeftmostLongest);
-        let finder = finder.build(safe.iter().map(|token| token.text)).ok()?;
+        let texts = safe.iter().map(|token| token.text);
+        let finder = AhoCorasick::builder().match_kind(MatchKind::LeftmostLongest).build(texts).ok()?;
         let ids = safe.iter().map(|token| token.id).collect();
         let tokens = SafeTokens { finder, ids, around: around(encoder) };
         safe.iter().take(MAX_TRIED).all(|token| tokens.holds_at(token, encoder)).then_some(tokens)
@@ -70,7 +71,9 @@ impl SafeTokens {
         SIDES.iter().flat_map(|left| SIDES.iter().map(move |right| (left, right))).all(|(left, right)| {
             let (before, after) = (format!("{left}{}", token.text), format!("{}{right}", token.text));
             let whole = encoder.encode(&format!("{before}{right}"), false);
-            let (Ok(whole), Ok(mut ids), Ok(rest)) = (whole, encoder.encode(&before, false), encoder.encode(&after, false)) else {
+            let (Ok(whole), Ok(mut ids), Ok(rest)) =
+                (whole, encoder.encode(&before, false), encoder.encode(&after, false))
+            else {
                 return false;
             };
             ids.extend_from_slice(rest.get(1..).unwrap_or_default());
@@ -129,9 +132,15 @@ mod tests {
         for (token, other) in [("<a>", "<b>"), ("<|x|>", "<|x2|>"), ("<think>", "</think>"), ("<aa>", "aa")] {
             assert!(apart(token, other), "{token} {other}");
         }
-        for (token, other) in
-            [("<a>", "x<a>"), ("<a>", "<a>x"), ("<a>", "x<"), ("<a>", ">x"), ("<a>", "x<a"), ("aba", "aba"), ("<a>", "a>b")]
-        {
+        for (token, other) in [
+            ("<a>", "x<a>"),
+            ("<a>", "<a>x"),
+            ("<a>", "x<"),
+            ("<a>", ">x"),
+            ("<a>", "x<a"),
+            ("aba", "aba"),
+            ("<a>", "a>b"),
+        ] {
             assert!(!apart(token, other), "{token} {other}");
         }
     }

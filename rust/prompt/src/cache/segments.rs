@@ -72,11 +72,11 @@ impl Equivalent<Key> for Lookup<'_> {
 
 /// The ids of one piece.
 #[derive(Debug, PartialEq, Eq)]
-pub(crate) struct Segment {
+pub(super) struct Segment {
     /// Never used again.
     id: u64,
     /// Little-endian `u32`, packed.
-    pub(crate) ids: Box<[u8]>,
+    pub(super) ids: Box<[u8]>,
 }
 
 impl Segment {
@@ -102,9 +102,17 @@ pub(super) fn bounded<K: Eq + Hash, V: Clone, W: Weighter<K, V> + Clone>(
         .shards(SHARDS)
         .build();
     match options {
-        Ok(options) => Cache::with_options(options, weighter, DefaultHashBuilder::default(), Default::default()),
+        Ok(options) => {
+            Cache::with_options(options, weighter, DefaultHashBuilder::default(), Default::default())
+        }
         // The builder only refuses when a required number is missing.
-        Err(_) => Cache::with(bytes / each, bytes as u64, weighter, DefaultHashBuilder::default(), Default::default()),
+        Err(_) => Cache::with(
+            bytes / each,
+            bytes as u64,
+            weighter,
+            DefaultHashBuilder::default(),
+            Default::default(),
+        ),
     }
 }
 

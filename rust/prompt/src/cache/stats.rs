@@ -26,6 +26,24 @@ pub struct CacheStats {
     pub evicted: u64,
 }
 
+impl CacheStats {
+    /// The sums of both.
+    #[must_use]
+    pub fn plus(self, other: CacheStats) -> CacheStats {
+        CacheStats {
+            chats: self.chats + other.chats,
+            full_by_template: self.full_by_template + other.full_by_template,
+            full_by_request: self.full_by_request + other.full_by_request,
+            known_raw_bytes: self.known_raw_bytes + other.known_raw_bytes,
+            read_raw_bytes: self.read_raw_bytes + other.read_raw_bytes,
+            known_text_bytes: self.known_text_bytes + other.known_text_bytes,
+            encoded_text_bytes: self.encoded_text_bytes + other.encoded_text_bytes,
+            bytes: self.bytes + other.bytes,
+            evicted: self.evicted + other.evicted,
+        }
+    }
+}
+
 #[derive(Debug, Default)]
 pub(super) struct Counter(AtomicU64);
 

@@ -150,7 +150,9 @@ impl Val {
                 i64::try_from(value.clone()).map_or_else(|_| Val::Other(value.clone()), Val::Int)
             }
             ValueKind::String => match value.as_str() {
-                Some(text) if !value.is_safe() => Val::Str(if keep { Str::kept(value, text) } else { Str::short(text) }),
+                Some(text) if !value.is_safe() => {
+                    Val::Str(if keep { Str::kept(value, text) } else { Str::short(text) })
+                }
                 _ => Val::Other(value.clone()),
             },
             ValueKind::Seq if !value.is_tuple() => {
@@ -182,7 +184,8 @@ impl Val {
             Val::List(list) => list.items.iter().map(Val::weight).sum::<usize>() + NODE,
             // The members, and the same once more as minijinja's value.
             Val::Map(map) => {
-                map.members.iter().map(|(name, value)| name.len() + NODE + 2 * value.weight()).sum::<usize>() + NODE
+                map.members.iter().map(|(name, value)| name.len() + NODE + 2 * value.weight()).sum::<usize>()
+                    + NODE
             }
             _ => 0,
         }

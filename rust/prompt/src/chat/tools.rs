@@ -8,7 +8,7 @@ use crate::json::{string, to_value};
 
 /// The tools of `raw`: known fields only, in a fixed order, absent ones as null. What is inside
 /// `parameters` stays as the client wrote it.
-pub(super) fn tools(raw: &str) -> Result<Value, Refused> {
+pub(crate) fn tools(raw: &str) -> Result<Value, Refused> {
     let tools = elements(raw)?;
     if tools.is_empty() {
         return Err(Refused::Tools);

@@ -158,6 +158,11 @@ impl<'a> Cursor<'a> {
         Err(PromptError::Syntax { at: self.text.len(), expected: "the end of a string" })
     }
 
+    /// What lies between here and `end`, a later place in the same text.
+    pub(crate) fn up_to(&self, end: &Cursor<'a>) -> &'a str {
+        self.text.get(self.at..end.at).unwrap_or_default()
+    }
+
     /// The byte that is next.
     pub(crate) fn peek(&self) -> Option<u8> {
         self.text.as_bytes().get(self.at).copied()

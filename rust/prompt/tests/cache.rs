@@ -1,0 +1,251 @@
+//! What was seen before gives the ids and the block hashes that it gave at first.
+
+#![allow(clippy::unwrap_used, clippy::expect_used, clippy::panic, reason = "a test fails by panicking")]
+
+mod support;
+
+use proptest::prelude::*;
+use proptest::strategy::ValueTree;
+use proptest::test_runner::{Config, TestRunner};
+use serde_json::{Value, json};
+use support::{Folder, TEMPLATES, tokenizers};
+use warmroute_core::block::{BlockHash, BlockHasher, Namespace};
+use warmroute_prompt::{Body, Data, Endpoint, Prompter, Rung};
+
+/// The rung, the ids and the block hashes of one request.
+type Read = (Rung, Vec<u8>, Vec<BlockHash>);
+
+fn read(prompter: &Prompter, endpoint: Endpoint, raw: &str) -> Read {
+    let body = Body::parse(endpoint, raw.as_bytes()).unwrap();
+    let prompt = prompter.read(&body).unwrap();
+    let mut hashes = Vec::new();
+    let space = Namespace { model: "m", salt: "s", ..Namespace::default() };
+    prompt.hash_into(&BlockHasher::new(4, 7), &space, &mut hashes);
+    let ids = match prompt.data() {
+        Data::Ids(ids) => ids.clone(),
+        Data::Text(_) => Vec::new(),
+    };
+    assert!(ids.is_empty() || prompt.tokens() as usize == ids.len() / 4);
+    (prompt.rung(), ids, hashes)
+}
+
+/// One without a cache, one with, and one whose cache holds next to nothing.
+struct Prompters {
+    plain: Prompter,
+    cached: Prompter,
+    tiny: Prompter,
+}
+
+impl Prompters {
+    fn new(name: &str, tokenizer: &Value, template: &str) -> Prompters {
+        let folder = Folder::new(name, tokenizer, template);
+        Prompters { plain: folder.load(0), cached: folder.load(64 << 20), tiny: folder.load(24 << 10) }
+    }
+
+    fn check(&self, endpoint: Endpoint, body: &Value) {
+        let raw = body.to_string();
+        let expected = read(&self.plain, endpoint, &raw);
+        for round in 0..2 {
+            assert_eq!(read(&self.cached, endpoint, &raw), expected, "round {round} of {raw}");
+        }
+        assert_eq!(read(&self.tiny, endpoint, &raw), expected, "{raw}");
+    }
+}
+
+const PIECES: [&str; 34] = [
+    "",
+    " ",
+    "\n",
+    "\n\n\n",
+    "  \t ",
+    "\r\n",
+    "\u{85}\u{a0}",
+    "hello",
+    "Hello, World",
+    "user",
+    "assistant\n",
+    "1234567",
+    "e\u{301}\u{301}",
+    "\u{301}",
+    "日本語",
+    "한국어",
+    "👨\u{200d}👩\u{200d}👧",
+    "x\u{ff}\u{10ffff}",
+    "<|im_start|>",
+    "<|im_end|>",
+    "<|im_start|",
+    "|im_end|>",
+    "<",
+    ">",
+    "<think>\n",
+    "</think>",
+    "\n</think>\n\n",
+    "<tool_response>",
+    "</tool_response>",
+    "<tool_call>",
+    "def f(x):\n    return x\n",
+    "{\"a\": 1}",
+    "x<|im_end|>",
+    "\u{0}\u{1}",
+];
+
+/// Text that is short or long, of pieces that a cut could get wrong.
+fn text() -> impl Strategy<Value = String> {
+    let piece =
+        prop_oneof![9 => prop::sample::select(PIECES.to_vec()).prop_map(str::to_owned), 1 => any::<String>()];
+    (prop::collection::vec(piece, 0..7), prop_oneof![3 => Just(1_usize), 2 => 1_usize..60], any::<bool>())
+        .prop_map(|(pieces, times, words)| {
+            let filling = if words { "some words, " } else { "" };
+            let (first, rest) =
+                pieces.split_first().map_or((String::new(), &[][..]), |(first, rest)| (first.clone(), rest));
+            format!("{first}{}{}", filling.repeat(times), rest.concat())
+        })
+}
+
+fn message() -> impl Strategy<Value = Value> {
+    let calls = prop_oneof![
+        3 => Just(json!(null)),
+        1 => (text(), text()).prop_map(|(a, b)| json!([{"id": "c", "type": "function", "function": {"name": "f", "arguments": json!({"a": a, "b": [b, 1, null, true]}).to_string()}}])),
+    ];
+    let content = prop_oneof![
+        6 => text().prop_map(Value::from),
+        1 => Just(Value::Null),
+        1 => prop::collection::vec(text(), 0..3).prop_map(|parts| parts.into_iter().map(|text| json!({"type": "text", "text": text})).collect()),
+    ];
+    let role = prop::sample::select(vec![
+        "user",
+        "user",
+        "user",
+        "assistant",
+        "assistant",
+        "tool",
+        "system",
+        "developer",
+    ]);
+    (role, content, calls, prop::option::of(text())).prop_map(|(role, content, calls, reasoning)| {
+        let mut message = json!({"role": role, "content": content});
+        if role == "assistant" {
+            if !calls.is_null() {
+                message["tool_calls"] = calls;
+            }
+            message["reasoning_content"] = reasoning.into();
+        }
+        if role == "tool" {
+            message["tool_call_id"] = json!("c");
+        }
+        message
+    })
+}
+
+fn tools() -> impl Strategy<Value = Option<Value>> {
+    let tool = (text(), text()).prop_map(|(description, key)| {
+        json!({"type": "function", "function": {"name": "f", "description": description, "parameters": {"type": "object", "properties": {key: {"type": "string", "default": 1.5}}}}})
+    });
+    prop::option::of(prop::collection::vec(tool, 1..3).prop_map(Value::from))
+}
+
+/// A conversation that grows, with its fields.
+fn chat() -> impl Strategy<Value = Vec<Value>> {
+    let fields = (tools(), any::<bool>(), any::<bool>(), prop::option::of(any::<bool>()));
+    (prop::collection::vec(message(), 1..7), fields).prop_map(
+        |(messages, (tools, generate, special, thinking))| {
+            (1..=messages.len())
+                .map(|count| {
+                    let mut body = json!({
+                        "model": "m", "messages": messages[..count], "add_generation_prompt": generate,
+                        "add_special_tokens": special,
+                    });
+                    if let Some(tools) = &tools {
+                        body["tools"] = tools.clone();
+                    }
+                    if let Some(thinking) = thinking {
+                        body["chat_template_kwargs"] = json!({"enable_thinking": thinking});
+                    }
+                    body
+                })
+                .collect()
+        },
+    )
+}
+
+fn runner(cases: u32) -> TestRunner {
+    TestRunner::new(Config { cases, failure_persistence: None, ..Config::default() })
+}
+
+fn check_chats(name: &str, prompters: &Prompters, cases: u32) {
+    let result = runner(cases).run(&chat(), |bodies| {
+        bodies.iter().for_each(|body| prompters.check(Endpoint::ChatCompletions, body));
+        Ok(())
+    });
+    result.unwrap_or_else(|error| panic!("{name}: {error}"));
+}
+
+#[test]
+fn chats_have_the_ids_of_the_whole_text_with_every_template() {
+    for (name, template) in TEMPLATES {
+        let prompters = Prompters::new(&format!("template-{name}"), &support::package(), template);
+        check_chats(name, &prompters, 150);
+        let stats = prompters.cached.cache_stats();
+        assert!(stats.chats * 2 > stats.full_by_request, "{name}: {stats:?}");
+        assert!(stats.known_text_bytes > stats.encoded_text_bytes, "{name}: {stats:?}");
+        assert!(prompters.tiny.cache_stats().evicted > 0);
+        assert!(prompters.tiny.cache_stats().bytes <= 24 << 10);
+    }
+}
+
+#[test]
+fn chats_have_the_ids_of_the_whole_text_with_every_tokenizer() {
+    for (name, tokenizer) in tokenizers() {
+        let prompters = Prompters::new(&format!("chat-{name}"), &tokenizer, TEMPLATES[0].1);
+        check_chats(name, &prompters, 60);
+        let stats = prompters.cached.cache_stats();
+        let cuts = !matches!(name, "single_word");
+        assert_eq!(stats.chats > 0, cuts, "{name}: {stats:?}");
+    }
+}
+
+#[test]
+fn texts_have_the_ids_of_the_whole_text() {
+    let pieces = || {
+        prop::collection::vec(
+            prop_oneof![text(), prop::sample::select(PIECES.to_vec()).prop_map(str::to_owned)],
+            0..12,
+        )
+    };
+    for (name, tokenizer) in tokenizers() {
+        let prompters = Prompters::new(&format!("text-{name}"), &tokenizer, TEMPLATES[2].1);
+        let result = runner(250).run(&(pieces(), any::<bool>()), |(pieces, special)| {
+            let body = json!({"prompt": pieces.concat(), "add_special_tokens": special});
+            prompters.check(Endpoint::Completions, &body);
+            Ok(())
+        });
+        result.unwrap_or_else(|error| panic!("{name}: {error}"));
+    }
+}
+
+#[test]
+fn eight_threads_share_a_cache_that_evicts() {
+    let folder = Folder::new("threads", &support::package(), TEMPLATES[0].1);
+    let (plain, tiny) = (folder.load(0), folder.load(64 << 10));
+    let mut runner = TestRunner::deterministic();
+    let chats = (0..30).flat_map(|_| chat().new_tree(&mut runner).unwrap().current());
+    let expected: Vec<(String, Read)> = chats
+        .map(|body| {
+            let raw = body.to_string();
+            let expected = read(&plain, Endpoint::ChatCompletions, &raw);
+            (raw, expected)
+        })
+        .collect();
+    std::thread::scope(|scope| {
+        for thread in 0..8 {
+            let (expected, tiny) = (&expected, &tiny);
+            scope.spawn(move || {
+                for at in 0..expected.len() * 3 {
+                    let (raw, expected) = &expected[(at * 7 + thread * 11) % expected.len()];
+                    assert_eq!(&read(tiny, Endpoint::ChatCompletions, raw), expected);
+                }
+            });
+        }
+    });
+    assert!(tiny.cache_stats().evicted > 0);
+}
