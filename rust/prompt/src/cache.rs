@@ -185,7 +185,7 @@ impl Cache {
         for (name, value) in settings {
             run.set_global(&name, || Val::of(&value, false));
         }
-        run.set_global("messages", || List::new(messages, false));
+        run.set_global("messages", || List::of(messages, false));
         run.set_global("tools", || tools);
         run.finish().ok()
     }

@@ -186,7 +186,7 @@ fn chats_have_the_ids_of_the_whole_text_with_every_template() {
         let prompters = Prompters::new(&format!("template-{name}"), &support::package(), template);
         check_chats(name, &prompters, 150);
         let stats = prompters.cached.cache_stats();
-        assert!(stats.chats * 2 > stats.full_by_request, "{name}: {stats:?}");
+        assert!(stats.chats * 4 > stats.full_by_request, "{name}: {stats:?}");
         assert!(stats.known_text_bytes > stats.encoded_text_bytes, "{name}: {stats:?}");
         assert!(prompters.tiny.cache_stats().evicted > 0);
         assert!(prompters.tiny.cache_stats().bytes <= 24 << 10);

@@ -30,7 +30,7 @@ impl<'p> Run<'p> {
         match (&*call.name, &on) {
             ("length" | "count", Val::List(list)) if bare && !list.lazy => count(list.items.len()),
             ("items", Val::Map(_)) if bare => Ok(pairs(&on)),
-            ("list", Val::List(list)) if bare => Ok(List::new(list.items.clone(), false)),
+            ("list", Val::List(list)) if bare => Ok(List::of(list.items.clone(), false)),
             ("default" | "d", on) if call.arguments.len() == 1 && !call.has_keywords() => match on {
                 Val::Undefined => self.expr(&call.arguments[0]),
                 on => Ok(on.clone()),
@@ -55,7 +55,7 @@ impl<'p> Run<'p> {
                 kept.push(item.clone());
             }
         }
-        Ok(List::new(kept, true))
+        Ok(List::of(kept, true))
     }
 
     pub(super) fn method(&mut self, call: &'p Call) -> Ran<Val> {
@@ -180,7 +180,7 @@ fn within(result: &Value, part: &Part) -> Val {
             found.map_or_else(|| Val::of(result, false), |part| Val::Str(Str::Part(part)))
         }
         ValueKind::Seq if !result.is_tuple() => match result.try_iter() {
-            Ok(items) => List::new(items.map(|item| within(&item, part)).collect(), false),
+            Ok(items) => List::of(items.map(|item| within(&item, part)).collect(), false),
             Err(_) => Val::of(result, false),
         },
         _ => Val::of(result, false),
@@ -211,9 +211,9 @@ fn count(length: usize) -> Ran<Val> {
 fn pairs(on: &Val) -> Val {
     let Val::Map(map) = on else { return Val::Undefined };
     let pair = |(name, value): &(Arc<str>, Val)| {
-        List::new(vec![Val::Str(Str::Short(name.clone())), value.clone()], true)
+        List::of(vec![Val::Str(Str::Short(name.clone())), value.clone()], true)
     };
-    List::new(map.members.iter().map(pair).collect(), true)
+    List::of(map.members.iter().map(pair).collect(), true)
 }
 
 /// `val` as minijinja has it.

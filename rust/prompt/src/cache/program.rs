@@ -431,7 +431,7 @@ impl Compiler {
             }
             ValueKind::Seq if !value.is_tuple() => {
                 let items = value.try_iter().map_err(|_| Unknown)?;
-                List::new(items.map(|item| self.literal(&item)).collect::<Compiled<_>>()?, false)
+                List::of(items.map(|item| self.literal(&item)).collect::<Compiled<_>>()?, false)
             }
             ValueKind::Seq => Val::Other(value.clone()),
             _ => Val::of(value, false),

@@ -348,7 +348,7 @@ impl<'p> Run<'p> {
             Expr::Method(call) => self.method(call)?,
             Expr::Function(name, arguments, keywords) => self.function(*name, arguments, keywords)?,
             Expr::List(items) => {
-                List::new(items.iter().map(|item| self.expr(item)).collect::<Ran<_>>()?, false)
+                List::of(items.iter().map(|item| self.expr(item)).collect::<Ran<_>>()?, false)
             }
         })
     }
@@ -554,9 +554,9 @@ fn slice(on: &Val, [start, stop, step]: [Option<i64>; 3]) -> Ran<Val> {
     match (start, stop, step) {
         (start, stop, None | Some(1)) => {
             let (start, stop) = (start.map_or(0, place), stop.map_or(items.len(), place));
-            Ok(List::new(items.get(start..stop).unwrap_or_default().to_vec(), true))
+            Ok(List::of(items.get(start..stop).unwrap_or_default().to_vec(), true))
         }
-        (None, None, Some(-1)) => Ok(List::new(items.iter().rev().cloned().collect(), true)),
+        (None, None, Some(-1)) => Ok(List::of(items.iter().rev().cloned().collect(), true)),
         _ => Err(Stop),
     }
 }

@@ -120,7 +120,7 @@ fn around(encoder: &Encoder) -> Option<(Vec<u32>, Vec<u32>)> {
         let expected = plain.map(|plain| [&before[..], &plain, &after].concat());
         expected.is_some() && encoder.encode(text, true).ok() == expected
     };
-    SIDES.iter().all(|text| added(text)).then_some((before, after))
+    SIDES.iter().all(added).then_some((before, after))
 }
 
 #[cfg(test)]

@@ -97,7 +97,7 @@ pub(super) struct List {
 }
 
 impl List {
-    pub(super) fn new(items: Vec<Val>, lazy: bool) -> Val {
+    pub(super) fn of(items: Vec<Val>, lazy: bool) -> Val {
         Val::List(Arc::new(List { items, lazy, source: None, memo: Memo::default() }))
     }
 }
