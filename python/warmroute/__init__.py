@@ -1,7 +1,17 @@
 """Send each LLM request to the vLLM worker whose KV cache is already warm for its prompt."""
 
 from warmroute import errors
-from warmroute.native import Candidate, Cost, Decision, Explanation, Lease, Router, WorkerView, __version__
+from warmroute.native import (
+    Candidate,
+    Cost,
+    Decision,
+    Explanation,
+    Lease,
+    Router,
+    Tokenizer,
+    WorkerView,
+    __version__,
+)
 
 __all__ = [
     "Candidate",
@@ -10,6 +20,7 @@ __all__ = [
     "Explanation",
     "Lease",
     "Router",
+    "Tokenizer",
     "WorkerView",
     "__version__",
     "errors",

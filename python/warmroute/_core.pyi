@@ -27,6 +27,7 @@ __all__ = [
     "Proxy",
     "Router",
     "SimServer",
+    "Tokenizer",
     "WorkerView",
     "__version__",
 ]
@@ -450,6 +451,63 @@ class Prompter:
     def has_tokenizer(self) -> bool: ...
     @property
     def has_chat_template(self) -> bool: ...
+
+@final
+class Tokenizer:
+    """A model's tokenizer and chat template: the tokens that the worker computes, in Rust.
+
+    Safe to share between threads; the GIL is released while it works. Tokens are packed little-endian 32-bit
+    ids, as `Router.route` takes them; `memoryview(tokens).cast("I")` has them as integers.
+    """
+
+    def __new__(
+        cls,
+        path_or_hub_id: str | PathLike[str],
+        chat_template: str | PathLike[str] | None = None,
+        chat_template_content_format: str = "auto",
+    ) -> Tokenizer:
+        """Load a tokenizer; takes up to a few seconds.
+
+        Args:
+            path_or_hub_id: a Hugging Face folder, a `tokenizer.json`, or a hub id such as `Qwen/Qwen3-8B` or
+                `Qwen/Qwen3-8B@REVISION`, which is fetched unless the hub's cache has it.
+            chat_template: a file with a template to use in place of the folder's.
+            chat_template_content_format: `auto`, `string` or `openai`, as vLLM's option of that name.
+
+        Raises:
+            ConfigError: for a path, an id or a format that cannot be used, with what to do.
+        """
+
+    @property
+    def has_chat_template(self) -> bool:
+        """Whether chats can be rendered."""
+
+    @property
+    def fallback_reason(self) -> str | None:
+        """Why Hugging Face's tokenizer encodes, and not the one that is fifty times as fast; or `None`."""
+
+    def encode(self, text: str, add_special_tokens: bool = False) -> bytes:
+        """Encode a text; `add_special_tokens` adds what stands around a whole prompt, such as BOS.
+
+        Raises:
+            InvalidRequest: for a text with lone surrogates.
+        """
+
+    def render(self, openai_body: dict[str, Any] | Buffer | str, endpoint: str = "chat") -> str:
+        """Render the prompt of a request body: a dict, or JSON as bytes or text.
+
+        `endpoint` is `chat`, `completions`, `responses` or `messages`, or the path of one.
+
+        Raises:
+            InvalidRequest: for a body that cannot be read, or another endpoint.
+            TokensRefused: where the prompt cannot be had exactly.
+        """
+
+    def tokens_for(self, openai_body: dict[str, Any] | Buffer | str, endpoint: str = "chat") -> bytes:
+        """Render and encode the prompt of a request body, as the HTTP router does it.
+
+        A body as JSON bytes makes no Python objects. `endpoint` and errors are those of `render`.
+        """
 
 @final
 class Proxy:

@@ -75,6 +75,20 @@ class PromptTooLong(RequestError):
     code = "context_length_exceeded"
 
 
+class TokensRefused(RequestError):
+    """The request's exact tokens cannot be had here; a worker may take it all the same.
+
+    `reason` is a short word for why, such as `media`.
+    """
+
+    code = "tokens_refused"
+
+    def __init__(self, message: str, reason: str = "") -> None:
+        """Take the message and the word for why."""
+        super().__init__(message)
+        self.reason = reason
+
+
 class FleetError(WarmrouteError):
     """The fleet cannot take the request at this moment."""
 

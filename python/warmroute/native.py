@@ -14,6 +14,7 @@ from warmroute._core import (
     Proxy,
     Router,
     SimServer,
+    Tokenizer,
     WorkerView,
     __version__,
 )
@@ -32,6 +33,7 @@ __all__ = [
     "Proxy",
     "Router",
     "SimServer",
+    "Tokenizer",
     "WorkerView",
     "__version__",
 ]

@@ -43,7 +43,11 @@ pub(crate) enum Tokens {
 }
 
 impl Exact {
-    pub(crate) fn load(path: &Path, options: &LoadOptions) -> Result<Exact, LoadError> {
+    /// Loads `path`, a Hugging Face folder or a `tokenizer.json` in one. Takes up to a few seconds.
+    ///
+    /// # Errors
+    /// [`LoadError`], which names the file.
+    pub fn load(path: &Path, options: &LoadOptions) -> Result<Exact, LoadError> {
         let Folder { path, tokenizer, named_tokens, templates } = Folder::read(path)?;
         let templates = match &options.chat_template {
             Some(path) => vec![Template::read(path)?],

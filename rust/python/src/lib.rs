@@ -11,6 +11,7 @@ mod random;
 mod router;
 mod sim;
 mod stats;
+mod tokenizer;
 mod tokens;
 mod worker;
 
@@ -35,6 +36,7 @@ fn _core(module: &Bound<'_, PyModule>) -> PyResult<()> {
     module.add_class::<decision::PyCost>()?;
     module.add_class::<worker::PyWorker>()?;
     module.add_class::<prompter::PyPrompter>()?;
+    module.add_class::<tokenizer::PyTokenizer>()?;
     module.add_class::<proxy::PyProxy>()?;
     module.add_class::<sim::PySimServer>()
 }

@@ -4,7 +4,7 @@ use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
 use pyo3::prelude::*;
-use warmroute_prompt::{Body, ContentFormat, Endpoint, LoadOptions, Prompter};
+use warmroute_prompt::{Body, ContentFormat, Endpoint, LoadError, LoadOptions, Prompter};
 use warmroute_sim::http::Tokenize;
 
 use crate::errors;
@@ -31,19 +31,7 @@ impl PyPrompter {
         chat_template: Option<PathBuf>,
         chat_template_content_format: &str,
     ) -> PyResult<PyPrompter> {
-        let content_format = match chat_template_content_format {
-            "auto" => None,
-            "string" => Some(ContentFormat::String),
-            "openai" => Some(ContentFormat::OpenAi),
-            other => {
-                let allowed = "one of auto, string, openai";
-                return Err(errors::raise(
-                    py,
-                    "ConfigError",
-                    ("chat_template_content_format", other, allowed),
-                ));
-            }
-        };
+        let content_format = content_format(py, chat_template_content_format)?;
         let prompter = match tokenizer {
             None => Prompter::without_tokenizer(),
             Some(path) => {
@@ -71,10 +59,25 @@ impl PyPrompter {
 /// Loads a tokenizer; takes up to a few seconds, so others may use the GIL meanwhile.
 pub(crate) fn load(py: Python<'_>, path: &str, options: &LoadOptions) -> PyResult<Prompter> {
     let loaded = py.detach(|| Prompter::load(Path::new(path), options));
-    loaded.map_err(|error| {
-        let allowed = format!("a Hugging Face folder or a tokenizer.json ({error})");
-        errors::raise(py, "ConfigError", ("tokenizer", path, allowed))
-    })
+    loaded.map_err(|error| load_error(py, path, &error))
+}
+
+pub(crate) fn load_error(py: Python<'_>, path: &str, error: &LoadError) -> PyErr {
+    let allowed = format!("a Hugging Face folder or a tokenizer.json ({error})");
+    errors::raise(py, "ConfigError", ("tokenizer", path, allowed))
+}
+
+/// `auto` leaves it to the template.
+pub(crate) fn content_format(py: Python<'_>, name: &str) -> PyResult<Option<ContentFormat>> {
+    match name {
+        "auto" => Ok(None),
+        "string" => Ok(Some(ContentFormat::String)),
+        "openai" => Ok(Some(ContentFormat::OpenAi)),
+        other => {
+            let allowed = "one of auto, string, openai";
+            Err(errors::raise(py, "ConfigError", ("chat_template_content_format", other, allowed)))
+        }
+    }
 }
 
 /// A prompter as the tokenizer of an engine model.

@@ -11,6 +11,7 @@ const LONG: usize = 96 * 1024;
 
 /// Yields [`PIECES`], what each added token does beside them, long runs of one piece, and random mixtures:
 /// some 200 KB, the same ones each time.
+#[derive(Clone)]
 pub(super) struct Probes {
     tokens: Vec<String>,
     random: u64,
