@@ -32,7 +32,7 @@ impl PyTokenizer {
         chat_template_content_format: &str,
     ) -> PyResult<PyTokenizer> {
         let content_format = content_format(py, chat_template_content_format)?;
-        let options = LoadOptions { chat_template, content_format };
+        let options = LoadOptions { chat_template, content_format, ..LoadOptions::default() };
         let name = path_or_hub_id.to_string_lossy().into_owned();
         let resolve = py.import("warmroute.config")?.getattr("resolve_tokenizer")?;
         let path: PathBuf = resolve.call1((&name,))?.extract()?;
