@@ -22,6 +22,7 @@ mod ladder;
 mod openai;
 mod prompter;
 mod refused;
+mod sample;
 mod template;
 mod tokenize;
 
@@ -33,4 +34,5 @@ pub use ladder::{Trust, Verdict};
 pub use openai::{Body, Endpoint};
 pub use prompter::{Data, Prompt, Prompter, Rung};
 pub use refused::Refused;
+pub use sample::{CheckStats, Mismatch};
 pub use template::ContentFormat;

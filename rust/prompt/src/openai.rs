@@ -38,6 +38,7 @@ impl Endpoint {
 #[derive(Clone, Debug)]
 pub struct Body<'a> {
     endpoint: Endpoint,
+    raw: &'a str,
     model: Option<Cow<'a, str>>,
     fields: Fields<'a>,
     /// The elements of `messages`, where it is an array.
@@ -132,12 +133,17 @@ impl<'a> Body<'a> {
             Some(raw) => Some(unescape(raw).ok_or(MODEL_TYPE)?),
             None => None,
         };
-        Ok(Body { endpoint, model, fields, message_list })
+        Ok(Body { endpoint, raw: text, model, fields, message_list })
     }
 
     /// What kind of request it is.
     pub fn endpoint(&self) -> Endpoint {
         self.endpoint
+    }
+
+    /// The whole of it, as it came.
+    pub fn raw(&self) -> &'a str {
+        self.raw
     }
 
     /// `model`. vLLM takes a request without one for the model it serves.

@@ -11,6 +11,7 @@ use crate::cache::Seen;
 use crate::completion::Completion;
 use crate::exact::Tokens;
 use crate::ladder::{Ladder, Trust};
+use crate::sample::{CheckStats, Sampler};
 use crate::{Body, CacheStats, Endpoint, Exact, LoadError, LoadOptions, PromptError, Refused};
 
 /// How a prompt was had, best first.
@@ -159,6 +160,7 @@ fn inside(raw: &str) -> &str {
 #[derive(Debug, Default)]
 pub struct Prompter {
     ladder: Ladder,
+    sampler: Option<Sampler>,
 }
 
 impl Prompter {
@@ -180,7 +182,22 @@ impl Prompter {
 
     /// One with tokenizers of single models, and one for every other model where there is a default.
     pub fn new(default: Option<Arc<Exact>>, named: HashMap<Box<str>, Arc<Exact>>) -> Prompter {
-        Prompter { ladder: Ladder::new(default, named) }
+        Prompter { ladder: Ladder::new(default, named), sampler: None }
+    }
+
+    /// The same, and one in `every` prompts whose tokens are made here is made again by the reference, on a thread
+    /// of its own, and compared; 0 checks none.
+    ///
+    /// # Errors
+    /// Where the thread cannot be started.
+    pub fn with_checks(self, every: u32) -> std::io::Result<Prompter> {
+        let sampler = if every == 0 { None } else { Some(Sampler::start(every)?) };
+        Ok(Prompter { sampler, ..self })
+    }
+
+    /// What these checks found.
+    pub fn check_stats(&self) -> CheckStats {
+        self.sampler.as_ref().map(Sampler::stats).unwrap_or_default()
     }
 
     /// Whether there is a tokenizer, and [`Prompter::read`] can give exact tokens.
@@ -241,8 +258,15 @@ impl Prompter {
             prompt if prompt.rung == Rung::Text => prompt,
             prompt => return Ok(prompt),
         };
-        Ok(match self.ladder.trusted(body).and_then(|exact| exact.tokens(body)) {
-            Ok(tokens) => Prompt::local(tokens),
+        let made = self.ladder.trusted(body).and_then(|exact| Ok((exact, exact.tokens(body)?)));
+        Ok(match made {
+            Ok((exact, tokens)) => {
+                let prompt = Prompt::local(tokens);
+                if let Some(sampler) = &self.sampler {
+                    sampler.offer(exact, body, &prompt);
+                }
+                prompt
+            }
             Err(refused) => Prompt { refused: Some(refused), ..text },
         })
     }
