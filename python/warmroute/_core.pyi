@@ -37,6 +37,7 @@ __version__: str
 _Tokens: TypeAlias = Buffer | Sequence[int]
 _Reason: TypeAlias = Literal["warm", "spill", "cold", "balance"]
 _Outcome: TypeAlias = Literal["finished", "failed", "unreachable", "cancelled", "abandoned"]
+_Rung: TypeAlias = Literal["client_ids", "local", "worker", "text", "load_only"]
 _State: TypeAlias = Literal["ready", "down", "draining"]
 _Refusal: TypeAlias = Literal["model", "down", "draining", "avoided", "too-long", "at-limit", "failing"]
 
@@ -223,10 +224,13 @@ class Router:
             UnknownWorker: for a name in `avoid` that the fleet does not have.
         """
 
-    def explain_body(self, prompter: Prompter, endpoint: str, body: bytes) -> Explanation:
+    def explain_body(
+        self, prompter: Prompter, endpoint: str, body: bytes, worker_tokens: bytes | None = None
+    ) -> Explanation:
         """Explain a request's body as the HTTP router reads it.
 
-        `endpoint` is the path it is meant for, such as `/v1/chat/completions`.
+        `endpoint` is the path it is meant for, such as `/v1/chat/completions`. `worker_tokens` are the ids
+        that a worker gave, packed as little-endian `u32`, for a prompt whose tokens cannot be made here.
 
         Raises:
             InvalidRequest: for a path without a prompt, or a body that cannot be read.
@@ -400,6 +404,18 @@ class Explanation:
         """Why no worker can be chosen; `None` where one can."""
 
     @property
+    def rung(self) -> _Rung:
+        """How the prompt was had."""
+
+    @property
+    def inexact(self) -> str | None:
+        """The name of the reason why its tokens could not be made here; `None` where none were to be made."""
+
+    @property
+    def inexact_because(self) -> str | None:
+        """That reason in words."""
+
+    @property
     def candidates(self) -> list[Candidate]: ...
 
 @final
@@ -433,14 +449,16 @@ class Prompter:
         cls,
         tokenizer: str | None = None,
         *,
+        models: Sequence[tuple[str, str | PathLike[str]]] | None = None,
         chat_template: str | PathLike[str] | None = None,
         chat_template_content_format: str = "auto",
     ) -> Prompter:
-        """Load a tokenizer; takes up to a few seconds. Without one, prompts are matched as text.
+        """Load tokenizers; takes up to a few seconds each. Without one, prompts are matched as text.
 
         Args:
-            tokenizer: a Hugging Face folder or a `tokenizer.json`.
-            chat_template: a file with a template to use in place of the folder's.
+            tokenizer: a Hugging Face folder or a `tokenizer.json`, for every model that is not in `models`.
+            models: pairs of a model's name and its tokenizer.
+            chat_template: a file with a template to use in place of the one in the folder of `tokenizer`.
             chat_template_content_format: `auto`, `string` or `openai`, as vLLM's option of that name.
 
         Raises:
@@ -448,9 +466,40 @@ class Prompter:
         """
 
     @property
-    def has_tokenizer(self) -> bool: ...
+    def has_tokenizer(self) -> bool:
+        """Whether any model has a tokenizer."""
+
     @property
-    def has_chat_template(self) -> bool: ...
+    def has_chat_template(self) -> bool:
+        """Whether the tokenizer for every model has a chat template."""
+
+    def tokenizer_of(self, model: str) -> str | None:
+        """Name a model's tokenizer: the model where it is its own, empty where it is the one for all."""
+
+    def special_tokens(self, model: str) -> list[str]:
+        """Give the special tokens of a model's tokenizer that have names."""
+
+    def local_ids(self, endpoint: str, body: bytes) -> tuple[list[int] | None, str | None]:
+        """Give the ids of a body's prompt, trusted or not, or the name of the reason why there are none.
+
+        Raises:
+            InvalidRequest: for a path without a prompt, or a body that cannot be read.
+        """
+
+    def set_trust(self, model: str, text: str, chat: str) -> None:
+        """Say what is known of a model's tokens: each is `unverified`, `verified` or `refused`.
+
+        Refused ones are not made from then on. `chat` is of the chat template, too.
+
+        Raises:
+            InvalidRequest: for another word.
+        """
+
+    def forget(self, model: str) -> None:
+        """Forget what is known of a model's tokens."""
+
+    def standing(self, model: str) -> tuple[str | None, str | None]:
+        """Name the reasons why tokens of a model's texts and chats cannot be made here at all."""
 
 @final
 class Tokenizer:
@@ -548,10 +597,14 @@ class Proxy:
     def stats(self) -> dict[str, Any]:
         """Give the counters since the start; zeros before it.
 
-        Keys: `requests` (kind, then ending), `prompts` (how each was had), `departures`, `retries`,
-        `refusals`, the histograms `ttft`, `duration` and `decision` (`bounds` in seconds, `counts` of each
-        bucket alone and last of what is above, `sum_seconds`), and plain counters.
+        Keys: `requests` (kind, then ending), `prompts` (how each was had), `inexact` (why tokens were not
+        made here), `asked` (what came of asking workers), `departures`, `retries`, `refusals`, the histograms
+        `ttft`, `duration` and `decision` (`bounds` in seconds, `counts` of each bucket alone and last of what
+        is above, `sum_seconds`), and plain counters.
         """
+
+    def worker_tokens(self, endpoint: str, body: bytes) -> bytes | None:
+        """Give the ids that a worker gave for a body before, packed as little-endian `u32`; asks nobody."""
 
     def drain(self, within_s: float) -> bool:
         """Take nothing new, wait for what runs, and close what is left; say whether all ended by itself."""

@@ -2,7 +2,7 @@
 
 from typing import Any
 
-from warmroute.metrics import ROWS, Metrics, Snapshot
+from warmroute.metrics import ROWS, Metrics, ModelRung, Snapshot
 from warmroute.native import Prompter, Proxy, Router
 
 
@@ -11,7 +11,12 @@ def test_every_metric_is_there_before_the_first_request() -> None:
     router.add_worker("w1")
     proxy = Proxy(router, Prompter(), control=lambda *_: (200, "text/plain", b""))
     snapshot = Snapshot(
-        router=router.stats(), proxy=proxy.stats(), version="1", approximate=True, draining=False
+        router=router.stats(),
+        proxy=proxy.stats(),
+        version="1",
+        approximate=True,
+        draining=False,
+        models=[ModelRung("m", "chats", "local", "verified")],
     )
     page = Metrics(lambda: snapshot).render().decode()
     for row in ROWS:

@@ -12,6 +12,7 @@ from warmroute.config.hub import resolve_tokenizer
 from warmroute.config.load import Config, Setting, load
 from warmroute.config.option import Option, options_of
 from warmroute.config.schema import Schema, Section
+from warmroute.config.tokenizers import tokenizers_of
 
 __all__ = [
     "Config",
@@ -28,4 +29,5 @@ __all__ = [
     "load",
     "options_of",
     "resolve_tokenizer",
+    "tokenizers_of",
 ]

@@ -27,13 +27,25 @@ class ListenOptions:
 class PromptOptions:
     """How prompts become tokens."""
 
-    tokenizer: str | None = option(
-        None,
-        "A Hugging Face folder (`tokenizer.json` and chat template) or a `tokenizer.json`. "
-        "Without it prefixes are matched as text, and affinity is approximate.",
+    tokenizer: tuple[str, ...] = option(
+        (),
+        "A Hugging Face folder (`tokenizer.json` and chat template), a `tokenizer.json`, or a hub id: WHERE "
+        "for every model, MODEL=WHERE for one; repeat the flag for more, or separate them by commas in the "
+        "environment; a text, a list or a table in the file. Without it prefixes are matched as text, and "
+        "affinity is approximate.",
     )
     chat_template: str | None = option(
-        None, "A file with the chat template, where workers use another than the tokenizer's."
+        None,
+        "A file with the chat template, where workers use another than the tokenizer's. It is for the models "
+        "that have no tokenizer of their own.",
+    )
+    verify_timeout_ms: int = option(
+        5_000,
+        "How long a worker that joins may take to give its tokens of some thirty short prompts, which are "
+        "compared with ours; 0 compares nothing.",
+        minimum=0,
+        maximum=DAY_MS,
+        unit="ms",
     )
     chat_template_content_format: str = option(
         "auto",

@@ -123,6 +123,8 @@ class Option:
         """Return the value in its exact type; raise `ConfigError` where it is not allowed."""
         if self.kind == "float" and type(value) is int:
             value = float(value)
+        if self.kind == "list":
+            value = _listed(value)
         if not self._is_allowed(value):
             raise ConfigError(key, value, self.allowed, source)
         return tuple(value) if self.kind == "list" else value
@@ -146,6 +148,15 @@ class Option:
         return (self.minimum is None or value >= self.minimum) and (
             self.maximum is None or value <= self.maximum
         )
+
+
+def _listed(value: Any) -> Any:
+    """One text is a list of one; a table is a list of NAME=TEXT, as flags have them."""
+    if type(value) is str:
+        return [value]
+    if isinstance(value, dict):
+        return [f"{name}={item}" if type(item) is str else item for name, item in value.items()]
+    return value
 
 
 def plain(number: float) -> str:

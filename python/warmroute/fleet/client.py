@@ -1,13 +1,16 @@
 """Asks a worker how it is and what it serves, within a time and a size."""
 
 import asyncio
+import json
+from collections.abc import Mapping
 from types import TracebackType
+from typing import Any
 
 import aiohttp
 
 from warmroute.config import WorkerOptions
 from warmroute.errors import WorkerError, WorkerReply, WorkerTimeout, WorkerUnreachable
-from warmroute.fleet.facts import Facts, read_metrics, read_models
+from warmroute.fleet.facts import Facts, Tokens, read_metrics, read_models, read_tokens
 from warmroute.logs import get
 
 # vLLM's page is about 100 kB a model; a reply past this is not one.
@@ -57,9 +60,23 @@ class WorkerClient:
             page = ""
         return read_metrics(page, models, worker.dp_rank)
 
-    async def _get(self, worker: WorkerOptions, path: str) -> str:
+    async def tokenize(self, worker: WorkerOptions, body: Mapping[str, Any]) -> Tokens:
+        """Ask for the worker's own tokens of a prompt; raise `WorkerError` where they cannot be had."""
+        data = json.dumps(body, ensure_ascii=False).encode()
         try:
-            async with self._session.get(worker.url + path, allow_redirects=False) as response:
+            return read_tokens(await self._ask("POST", worker, "/tokenize", data))
+        except ValueError as error:
+            raise WorkerReply(str(error)) from None
+
+    async def _get(self, worker: WorkerOptions, path: str) -> str:
+        return await self._ask("GET", worker, path, None)
+
+    async def _ask(self, method: str, worker: WorkerOptions, path: str, data: bytes | None) -> str:
+        headers = {"Content-Type": "application/json"} if data is not None else {}
+        try:
+            async with self._session.request(
+                method, worker.url + path, data=data, headers=headers, allow_redirects=False
+            ) as response:
                 if response.status != 200:
                     raise WorkerReply(f"{path} answers {response.status}", response.status)
                 return await _text(response, path)

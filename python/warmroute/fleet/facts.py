@@ -22,6 +22,16 @@ class Model:
     created: int = 0
     owned_by: str = "vllm"
     max_model_len: int | None = None
+    root: str | None = None
+    parent: str | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class Tokens:
+    """A worker's own tokens of a prompt."""
+
+    ids: list[int]
+    max_model_len: int | None = None
 
 
 @dataclass(frozen=True, slots=True)
@@ -65,7 +75,21 @@ def _model(entry: Any) -> Model:
         created=_count(entry.get("created")) or 0,
         owned_by=owner[:NAME_LIMIT] if isinstance(owner, str) else "vllm",
         max_model_len=_count(entry.get("max_model_len")),
+        root=_name(entry.get("root")),
+        parent=_name(entry.get("parent")),
     )
+
+
+def read_tokens(text: str) -> Tokens:
+    """Read a reply of `/tokenize`; raise `ValueError` where it is none."""
+    try:
+        document = json.loads(text)
+    except RecursionError:
+        raise ValueError("/tokenize is nested too deeply") from None
+    ids = document.get("tokens") if isinstance(document, dict) else None
+    if not isinstance(ids, list) or not all(type(each) is int and 0 <= each < 2**32 for each in ids):
+        raise ValueError("/tokenize gives no list of token ids")
+    return Tokens(ids, _count(document.get("max_model_len")))
 
 
 def read_metrics(text: str, models: tuple[Model, ...], dp_rank: int | None) -> Facts:
@@ -84,6 +108,10 @@ def read_metrics(text: str, models: tuple[Model, ...], dp_rank: int | None) -> F
         prefix_caching=caching == "True" if caching in ("True", "False") else None,
         started=_number(start.group(1)) if start else None,
     )
+
+
+def _name(value: Any) -> str | None:
+    return value if isinstance(value, str) and 0 < len(value) <= NAME_LIMIT else None
 
 
 def _count(value: Any) -> int | None:

@@ -3,14 +3,19 @@
 import asyncio
 import random
 from collections.abc import Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from typing import Any, Protocol
 
 from warmroute.config import FleetOptions, WorkerOptions
 from warmroute.errors import WorkerError
-from warmroute.fleet.facts import Facts
+from warmroute.fleet.facts import Facts, Model
 from warmroute.fleet.health import Health, Status
+from warmroute.fleet.trust import Trust
+from warmroute.fleet.verdict import Verdict
 from warmroute.logs import get
+
+# How long a worker that did not say how it tokenizes is left alone before it is asked again.
+VERIFY_AGAIN_S = 60.0
 
 log = get("fleet")
 
@@ -63,6 +68,13 @@ class ClientPort(Protocol):
         """Learn what the worker serves, or raise `WorkerError`."""
 
 
+class VerifierPort(Protocol):
+    """Whoever compares a worker's tokens with ours."""
+
+    async def verify(self, worker: WorkerOptions, models: Sequence[Model]) -> dict[str, Verdict]:
+        """The verdict on each of the worker's models that has a tokenizer here."""
+
+
 @dataclass(slots=True)
 class WorkerState:
     """One worker as the fleet knows it."""
@@ -72,6 +84,7 @@ class WorkerState:
     facts: Facts = field(default_factory=Facts)
     error: str = ""
     stale: bool = True
+    verify_at: float | None = None
 
     @property
     def name(self) -> str:
@@ -89,13 +102,20 @@ class Fleet:
         options: FleetOptions,
         *,
         block_size: int,
+        verifier: VerifierPort | None = None,
+        trust: Trust | None = None,
         generator: random.Random | None = None,
     ) -> None:
-        """Take where to push, how to look, the options, the router's block size in tokens, the randomness."""
+        """Take where to push, how to look, the options, the router's block size in tokens.
+
+        Without a verifier and what its verdicts go to, no worker's tokens are compared with ours.
+        """
         self._router = router
         self._client = client
         self._options = options
         self._block_size = block_size
+        self._verifier = verifier
+        self._trust = trust
         self._random = generator or random.Random()  # noqa: S311 - moves looks apart, decides nothing
         self._looks = asyncio.Semaphore(options.probe_concurrency)
         self._states: dict[str, WorkerState] = {}
@@ -114,6 +134,7 @@ class Fleet:
         task = self._tasks.pop(name)
         await _stop([task])
         del self._states[name]
+        self._distrust(name)
         self._router.remove_worker(name)
 
     async def close(self) -> None:
@@ -147,7 +168,9 @@ class Fleet:
         try:
             await self._client.health(state.options)
             if state.stale:
-                self._learn(state, await self._client.facts(state.options))
+                await self._learn(state, await self._client.facts(state.options))
+            elif state.verify_at is not None and asyncio.get_running_loop().time() >= state.verify_at:
+                await self._verify(state)
         except WorkerError as error:
             self._failed(state, error)
             return
@@ -162,18 +185,50 @@ class Fleet:
         state.error = str(error)
         if state.health.bad():
             self._router.set_ready(state.name, False)
+            self._distrust(state.name)
             log.warning("worker is down", worker=state.name, url=state.options.url, error=error)
 
-    def _learn(self, state: WorkerState, facts: Facts) -> None:
+    async def _learn(self, state: WorkerState, facts: Facts) -> None:
         terms = _terms(state.options, facts, self._block_size)
         self._router.update_worker(state.name, **terms)
-        if state.health.status is Status.UP and _restarted(state.facts, facts):
+        was_up = state.health.status is Status.UP
+        restarted = was_up and _restarted(state.facts, facts)
+        if restarted:
             log.info("worker was restarted; its cache is empty", worker=state.name)
             # What is not ready has lost its cache: the router forgets what the old process held.
             self._router.set_ready(state.name, False)
-            self._router.set_ready(state.name, True)
+        same = was_up and not restarted and facts.started is not None and facts.models == state.facts.models
         state.facts, state.stale = facts, False
+        if not same:
+            # Before it is ready: a prompt must not be encoded in a way that its worker does not share.
+            await self._verify(state)
+        if restarted:
+            self._router.set_ready(state.name, True)
         self._warn(state, terms)
+
+    async def _verify(self, state: WorkerState) -> None:
+        if self._verifier is None or self._trust is None:
+            return
+        verdicts = await self._verifier.verify(state.options, _models(state))
+        self._trust.learn(state.name, verdicts)
+        again = any(verdict.error and not verdict.lasting for verdict in verdicts.values())
+        state.verify_at = asyncio.get_running_loop().time() + VERIFY_AGAIN_S if again else None
+        self._learn_length(state, verdicts)
+
+    def _learn_length(self, state: WorkerState, verdicts: dict[str, Verdict]) -> None:
+        """Take the longest context from `/tokenize` where `/v1/models` does not say it."""
+        told = {model: verdict.max_model_len for model, verdict in verdicts.items()}
+        models = tuple(
+            model if model.max_model_len else replace(model, max_model_len=told.get(model.id))
+            for model in state.facts.models
+        )
+        if models != state.facts.models:
+            state.facts = replace(state.facts, models=models)
+            self._router.update_worker(state.name, **_terms(state.options, state.facts, self._block_size))
+
+    def _distrust(self, name: str) -> None:
+        if self._trust is not None:
+            self._trust.forget(name)
 
     def _warn(self, state: WorkerState, terms: dict[str, Any]) -> None:
         size = state.options.block_size or state.facts.block_size
@@ -207,6 +262,12 @@ def _terms(options: WorkerOptions, facts: Facts, block_size: int) -> dict[str, A
         "max_requests": options.max_requests,
         "dp_rank": options.dp_rank,
     }
+
+
+def _models(state: WorkerState) -> list[Model]:
+    """What the worker serves: the configuration first, then what the worker says."""
+    known = {model.id: model for model in state.facts.models}
+    return [known.get(name, Model(name)) for name in state.options.models or known]
 
 
 def _restarted(before: Facts, after: Facts) -> bool:

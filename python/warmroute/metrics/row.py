@@ -1,6 +1,6 @@
 """What a metric is: a row with a name, a meaning, labels, and where its samples come from."""
 
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any, Literal
 
@@ -8,6 +8,16 @@ from prometheus_client.core import CounterMetricFamily, GaugeMetricFamily, Histo
 from prometheus_client.metrics_core import Metric
 
 Sample = tuple[tuple[str, ...], Any]
+
+
+@dataclass(frozen=True, slots=True)
+class ModelRung:
+    """How a model's prompts of one kind, chats or texts, are had, and what is known of tokens made here."""
+
+    model: str
+    prompts: str
+    rung: str
+    state: str
 
 
 @dataclass(frozen=True, slots=True)
@@ -19,6 +29,7 @@ class Snapshot:
     version: str
     approximate: bool
     draining: bool
+    models: Sequence[ModelRung] = ()
 
 
 @dataclass(frozen=True, slots=True)

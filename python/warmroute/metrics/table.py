@@ -60,6 +60,18 @@ def _decisions(snapshot: Snapshot) -> Iterable[Sample]:
     return [((reason,), count) for reason, count in snapshot.router["decisions"].items()]
 
 
+# Models that have samples of their own; a fleet of more is one of adapters, which are alike.
+MODELS = 64
+
+
+def _model_rungs(snapshot: Snapshot) -> Iterable[Sample]:
+    return [((each.model, each.prompts, each.rung), 1) for each in snapshot.models[: 2 * MODELS]]
+
+
+def _model_tokens(snapshot: Snapshot) -> Iterable[Sample]:
+    return [((each.model, each.prompts, each.state), 1) for each in snapshot.models[: 2 * MODELS]]
+
+
 def _gauge(name: str, doc: str, read: Callable[[Snapshot], Iterable[Sample]], *labels: str) -> Row:
     return Row(f"warmroute_{name}", "gauge", doc, read, labels)
 
@@ -80,8 +92,24 @@ PROCESS = (
     _gauge("draining", "1 while what runs is finished and nothing new is taken.", _one(lambda s: s.draining)),
     _gauge(
         "affinity_approximate",
-        "1 where there is no tokenizer or no chat template, and chats are matched as text.",
+        "1 where chats of a model are matched as text: see warmroute_model_rung.",
         _one(lambda s: s.approximate),
+    ),
+    _gauge(
+        "model_rung",
+        "1 for how prompts of a model are had, where the request allows it: local, worker or text.",
+        _model_rungs,
+        "model",
+        "prompts",
+        "rung",
+    ),
+    _gauge(
+        "model_tokens",
+        "1 for what is known of tokens made here: verified, unverified, or refused as a worker makes others.",
+        _model_tokens,
+        "model",
+        "prompts",
+        "state",
     ),
 )
 
@@ -156,6 +184,19 @@ PROXY = (
     _histogram("decision_seconds", "To read a body and choose a worker.", _proxy("decision")),
     _counter("proxy_refusals", "Requests that the proxy refused itself.", _proxy_by("refusals"), "reason"),
     _counter("prompts", "Requests routed, by how their prompt was had.", _proxy_by("prompts"), "rung"),
+    _counter(
+        "inexact_prompts",
+        "Those whose tokens could not be made here, by the reason.",
+        _proxy_by("inexact"),
+        "reason",
+    ),
+    _counter(
+        "worker_tokenizations",
+        "What came of asking workers for the tokens of such prompts.",
+        _proxy_by("asked"),
+        "outcome",
+    ),
+    _gauge("worker_tokenizations_bytes", "Their answers that are kept.", _proxy("worker_tokens_bytes")),
     _counter(
         "departures", "Clients that left before the end, by how far it was.", _proxy_by("departures"), "phase"
     ),

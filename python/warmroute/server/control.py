@@ -3,11 +3,11 @@
 Called from the data plane's threads with the request already read; it answers from memory and never waits.
 """
 
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from typing import Any, Protocol
 
 from warmroute.errors import InvalidRequest, WarmrouteError
-from warmroute.fleet import Fleet
+from warmroute.fleet import Fleet, Trust, Verdict, WorkerState
 from warmroute.fleet.health import Status
 from warmroute.logs import get
 from warmroute.metrics import CONTENT_TYPE, Metrics
@@ -40,10 +40,13 @@ class RouterPort(Protocol):
 class Control:
     """Answers one request at a time; the data plane may call it from several threads."""
 
-    def __init__(self, router: RouterPort, fleet: Fleet, metrics: Metrics, explain: Answer) -> None:
+    def __init__(
+        self, router: RouterPort, fleet: Fleet, trust: Trust, metrics: Metrics, explain: Answer
+    ) -> None:
         """Take what is asked of, and what answers `/warmroute/v1/explain`."""
         self._router = router
         self._fleet = fleet
+        self._trust = trust
         self._metrics = metrics
         self.draining = False
         self._paths: dict[str, tuple[str, Answer]] = {
@@ -107,10 +110,13 @@ class Control:
 
     def _workers(self, _query: str, _body: bytes) -> Reply:
         loads = {load["name"]: load for load in self._router.stats()["workers"]}
-        return json_reply({"workers": [_worker(state, loads) for state in self._fleet.states()]})
+        workers = [_worker(state, loads, self._trust.of(state.name)) for state in self._fleet.states()]
+        return json_reply({"workers": workers})
 
 
-def _worker(state: Any, loads: dict[str, dict[str, Any]]) -> dict[str, Any]:
+def _worker(
+    state: WorkerState, loads: dict[str, dict[str, Any]], verdicts: Mapping[str, Verdict]
+) -> dict[str, Any]:
     options, facts = state.options, state.facts
     load = dict(loads.get(state.name, {}))
     load.pop("name", None)
@@ -125,5 +131,6 @@ def _worker(state: Any, loads: dict[str, dict[str, Any]]) -> dict[str, Any]:
         "kv_blocks": options.kv_blocks or facts.kv_blocks,
         "max_requests": options.max_requests,
         "dp_rank": options.dp_rank,
+        "tokens": {model: verdict.document() for model, verdict in verdicts.items()},
         "load": load,
     }

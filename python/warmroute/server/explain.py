@@ -72,6 +72,11 @@ def _document(explanation: Any) -> dict[str, Any]:
     return {
         "decision": None if decision is None else _decision(decision),
         "error": None if error is None else error_body(error),
+        "prompt": {
+            "rung": explanation.rung,
+            "inexact": explanation.inexact,
+            "inexact_because": explanation.inexact_because,
+        },
         "candidates": [_candidate(candidate) for candidate in explanation.candidates],
     }
 

@@ -2,19 +2,27 @@
 
 import asyncio
 import signal
-from functools import partial
 from typing import Any
 
 import uvloop
 
-from warmroute.config import Config, FleetOptions, ListenOptions, PromptOptions
+from warmroute.config import (
+    Config,
+    FleetOptions,
+    ListenOptions,
+    PromptOptions,
+    resolve_tokenizer,
+    tokenizers_of,
+)
+from warmroute.config.tokenizers import KEY
 from warmroute.errors import ConfigError
-from warmroute.fleet import Fleet, WorkerClient
+from warmroute.fleet import Fleet, Trust, Verifier, WorkerClient
 from warmroute.logs import get
 from warmroute.metrics import Metrics, Snapshot
 from warmroute.native import Prompter, Proxy, Router, __version__
 from warmroute.server.control import Control
 from warmroute.server.explain import Explain
+from warmroute.server.rungs import Rungs
 
 log = get("server")
 
@@ -31,11 +39,22 @@ async def _serve(config: Config) -> None:
     listen = config.view("listen", ListenOptions)
     options = config.view("fleet", FleetOptions)
     router = Router(**config.section("router"))
-    prompter = _prompter(config.view("prompt", PromptOptions))
+    prompts = config.view("prompt", PromptOptions)
+    prompter = _prompter(prompts)
     signals = _Signals()
     async with WorkerClient(options.probe_timeout_ms / 1000, options.probe_concurrency) as client:
-        fleet = Fleet(router, client, options, block_size=router.block_size)
-        server = _Server(router, prompter, fleet, listen, config.section("proxy"))
+        trust = Trust(prompter)
+        verifier = Verifier(prompter, client, prompts.verify_timeout_ms / 1000)
+        verifies = prompter.has_tokenizer and prompts.verify_timeout_ms > 0
+        fleet = Fleet(
+            router,
+            client,
+            options,
+            block_size=router.block_size,
+            verifier=verifier if verifies else None,
+            trust=trust,
+        )
+        server = _Server(router, prompter, fleet, trust, config)
         port = server.proxy.start()
         log.info("listening", host=listen.host, port=port, workers=len(config.workers), policy=router.policy)
         try:
@@ -50,14 +69,19 @@ async def _serve(config: Config) -> None:
 
 
 def _prompter(options: PromptOptions) -> Prompter:
+    default, models = tokenizers_of(options.tokenizer)
+    if options.chat_template and default is None:
+        allowed = "a file beside a tokenizer for every model (--tokenizer WHERE)"
+        raise ConfigError("prompt.chat_template", options.chat_template, allowed)
     prompter = Prompter(
-        options.tokenizer,
+        resolve_tokenizer(default, KEY) if default else None,
+        models=[(model, resolve_tokenizer(where, KEY)) for model, where in models.items()],
         chat_template=options.chat_template,
         chat_template_content_format=options.chat_template_content_format,
     )
     if not prompter.has_tokenizer:
         log.warning("no tokenizer: prefixes are matched as text, affinity is approximate (set --tokenizer)")
-    elif not prompter.has_chat_template:
+    elif default and not prompter.has_chat_template:
         log.warning("the tokenizer has no chat template: chats are matched as text (set --chat-template)")
     return prompter
 
@@ -80,23 +104,33 @@ class _Server:
     """The data plane with the control paths behind it."""
 
     def __init__(
-        self, router: Router, prompter: Prompter, fleet: Fleet, listen: ListenOptions, proxy: dict[str, Any]
+        self, router: Router, prompter: Prompter, fleet: Fleet, trust: Trust, config: Config
     ) -> None:
         self._router = router
-        self._approximate = not prompter.has_chat_template
-        explain = Explain(router.explain, partial(router.explain_body, prompter))
-        self._control = Control(router, fleet, Metrics(self._snapshot), explain)
+        self._prompter = prompter
+        listen, options = config.view("listen", ListenOptions), config.section("proxy")
+        self._rungs = Rungs(prompter, fleet, trust, options["worker_tokenize"])
+        explain = Explain(router.explain, self._explain_body)
+        self._control = Control(router, fleet, trust, Metrics(self._snapshot), explain)
         self.proxy = Proxy(
-            router, prompter, host=listen.host, port=listen.port, control=self._control, **proxy
+            router, prompter, host=listen.host, port=listen.port, control=self._control, **options
         )
 
+    def _explain_body(self, endpoint: str, body: bytes) -> Any:
+        # As a request of this body is routed, as far as that can be said without asking a worker.
+        told = self.proxy.worker_tokens(endpoint, body)
+        return self._router.explain_body(self._prompter, endpoint, body, told)
+
     def _snapshot(self) -> Snapshot:
+        models = self._rungs.models()
+        approximate = any(each.rung == "text" and each.prompts == "chats" for each in models)
         return Snapshot(
             router=self._router.stats(),
             proxy=self.proxy.stats(),
             version=__version__,
-            approximate=self._approximate,
+            approximate=approximate or not self._prompter.has_tokenizer,
             draining=self._control.draining,
+            models=models,
         )
 
     async def drain(self, timeout_s: float, cut: asyncio.Event) -> None:

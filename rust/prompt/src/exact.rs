@@ -77,6 +77,11 @@ impl Exact {
         self.encoder.fallback_reason()
     }
 
+    /// The special tokens that have names, such as those of the beginning and the end.
+    pub fn special_tokens(&self) -> impl Iterator<Item = &str> {
+        self.named_tokens.iter().map(|(_, token)| token.as_str())
+    }
+
     /// Whether there is a chat template.
     pub fn has_chat_template(&self) -> bool {
         !self.templates.is_empty()

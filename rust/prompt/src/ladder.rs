@@ -43,6 +43,17 @@ pub struct Trust {
 }
 
 impl Trust {
+    /// Why texts are not to be encoded here.
+    fn text(self) -> Option<Refused> {
+        (self.text == Verdict::Refused).then_some(Refused::TokensDiffer)
+    }
+
+    /// Why chats are not to be encoded here.
+    fn chat(self) -> Option<Refused> {
+        let template = (self.chat == Verdict::Refused).then_some(Refused::TemplateDiffers);
+        self.text().or(template)
+    }
+
     /// The less trusted of both, for each.
     fn worse(self, other: Trust) -> Trust {
         Trust { text: self.text.max(other.text), chat: self.chat.max(other.chat) }
@@ -93,12 +104,20 @@ impl Ladder {
     pub(crate) fn trusted(&self, body: &Body<'_>) -> Result<&Arc<Exact>, Refused> {
         let exact = self.exact(body.model()).ok_or(Refused::NoTokenizer)?;
         let trust = self.trust(body.model());
-        let is_text = body.endpoint() == Endpoint::Completions;
-        match if is_text { trust.text } else { trust.chat } {
-            Verdict::Unverified | Verdict::Verified => Ok(exact),
-            Verdict::Refused if is_text || trust.text == Verdict::Refused => Err(Refused::TokensDiffer),
-            Verdict::Refused => Err(Refused::TemplateDiffers),
+        match if body.endpoint() == Endpoint::Completions { trust.text() } else { trust.chat() } {
+            None => Ok(exact),
+            Some(refused) => Err(refused),
         }
+    }
+
+    /// Why tokens of texts and of chats cannot be made here, whatever the request.
+    pub(crate) fn standing(&self, model: Option<&str>) -> (Option<Refused>, Option<Refused>) {
+        let Some(exact) = self.exact(model) else {
+            return (Some(Refused::NoTokenizer), Some(Refused::NoTokenizer));
+        };
+        let trust = self.trust(model);
+        let no_template = (!exact.has_chat_template()).then_some(Refused::NoTemplate);
+        (trust.text(), trust.chat().or(no_template))
     }
 
     pub(crate) fn trust(&self, model: Option<&str>) -> Trust {

@@ -1,7 +1,7 @@
 //! From a body to what a router hashes.
 
 use std::collections::HashMap;
-use std::path::Path;
+use std::path::{Path, PathBuf};
 use std::sync::{Arc, OnceLock};
 
 use smallvec::SmallVec;
@@ -180,6 +180,32 @@ impl Prompter {
         Exact::load(path, options).map(|exact| Prompter::new(Some(Arc::new(exact)), HashMap::new()))
     }
 
+    /// One with the tokenizers of `named` for single models, and that of `default` for every other one.
+    ///
+    /// `options` are those of the default. As [`Prompter::load`], it takes its time.
+    ///
+    /// # Errors
+    /// As [`Prompter::load`].
+    pub fn load_all(
+        default: Option<&Path>,
+        named: &[(String, PathBuf)],
+        options: &LoadOptions,
+    ) -> Result<Prompter, LoadError> {
+        let default = default.map(|path| Exact::load(path, options).map(Arc::new)).transpose()?;
+        let own = LoadOptions { chat_template: None, content_format: None, ..options.clone() };
+        let mut loaded: HashMap<&Path, Arc<Exact>> = HashMap::new();
+        let mut tokenizers = HashMap::new();
+        for (model, path) in named {
+            let exact = match loaded.get(path.as_path()) {
+                Some(exact) => Arc::clone(exact),
+                None => Arc::new(Exact::load(path, &own)?),
+            };
+            loaded.insert(path, Arc::clone(&exact));
+            tokenizers.insert(model.as_str().into(), exact);
+        }
+        Ok(Prompter::new(default, tokenizers))
+    }
+
     /// One with tokenizers of single models, and one for every other model where there is a default.
     pub fn new(default: Option<Arc<Exact>>, named: HashMap<Box<str>, Arc<Exact>>) -> Prompter {
         Prompter { ladder: Ladder::new(default, named), sampler: None }
@@ -223,6 +249,11 @@ impl Prompter {
     /// What is known of the tokens of `model`, or of those of requests that name none.
     pub fn trust(&self, model: Option<&str>) -> Trust {
         self.ladder.trust(model)
+    }
+
+    /// Why tokens of the texts and of the chats of `model` cannot be made here, whatever the request.
+    pub fn standing(&self, model: Option<&str>) -> (Option<Refused>, Option<Refused>) {
+        self.ladder.standing(model)
     }
 
     /// Says what is known of the tokens of `model`: a refused one is read as text from then on.

@@ -3,6 +3,7 @@
 use pyo3::prelude::*;
 use warmroute_core::router::{CandidateView, Decision, Explanation};
 use warmroute_core::select::cost::Cost;
+use warmroute_prompt::{Refused, Rung};
 
 use crate::errors;
 
@@ -118,16 +119,32 @@ impl PyCandidate {
 pub(crate) struct PyExplanation {
     decision: Option<Py<PyDecision>>,
     error: Option<Py<PyAny>>,
+    rung: &'static str,
+    inexact: Option<&'static str>,
+    inexact_because: Option<String>,
     candidates: Vec<Py<PyCandidate>>,
 }
 
 impl PyExplanation {
-    pub(crate) fn new(py: Python<'_>, explanation: &Explanation) -> PyResult<PyExplanation> {
+    /// `rung` is how the prompt was had, and `refused` why not from here.
+    pub(crate) fn new(
+        py: Python<'_>,
+        explanation: &Explanation,
+        rung: Rung,
+        refused: Option<Refused>,
+    ) -> PyResult<PyExplanation> {
         let candidates = explanation.candidates.iter().map(|view| Py::new(py, PyCandidate::from(view)));
         let (decision, error) = match &explanation.decision {
             Ok(decision) => (Some(Py::new(py, PyDecision::from(decision))?), None),
             Err(error) => (None, Some(errors::route(py, error).into_value(py).into_any())),
         };
-        Ok(PyExplanation { decision, error, candidates: candidates.collect::<PyResult<_>>()? })
+        Ok(PyExplanation {
+            decision,
+            error,
+            rung: rung.as_str(),
+            inexact: refused.map(Refused::as_str),
+            inexact_because: refused.map(|refused| refused.to_string()),
+            candidates: candidates.collect::<PyResult<_>>()?,
+        })
     }
 }

@@ -4,7 +4,9 @@ use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
 use pyo3::prelude::*;
-use warmroute_prompt::{Body, ContentFormat, Endpoint, LoadError, LoadOptions, Prompter};
+use warmroute_prompt::{
+    Body, ContentFormat, Endpoint, LoadError, LoadOptions, Prompter, Refused, Trust, Verdict,
+};
 use warmroute_sim::http::Tokenize;
 
 use crate::errors;
@@ -24,20 +26,22 @@ impl PyPrompter {
 #[pymethods]
 impl PyPrompter {
     #[new]
-    #[pyo3(signature = (tokenizer = None, *, chat_template = None, chat_template_content_format = "auto"))]
+    #[pyo3(signature = (
+        tokenizer = None, *, models = None, chat_template = None, chat_template_content_format = "auto"
+    ))]
     fn new(
         py: Python<'_>,
         tokenizer: Option<&str>,
+        models: Option<Vec<(String, PathBuf)>>,
         chat_template: Option<PathBuf>,
         chat_template_content_format: &str,
     ) -> PyResult<PyPrompter> {
         let content_format = content_format(py, chat_template_content_format)?;
-        let prompter = match tokenizer {
-            None => Prompter::without_tokenizer(),
-            Some(path) => {
-                load(py, path, &LoadOptions { chat_template, content_format, ..LoadOptions::default() })?
-            }
-        };
+        let options = LoadOptions { chat_template, content_format, ..LoadOptions::default() };
+        let models = models.unwrap_or_default();
+        let load = || Prompter::load_all(tokenizer.map(Path::new), &models, &options);
+        let prompter =
+            py.detach(load).map_err(|error| load_error(py, tokenizer.unwrap_or_default(), &error))?;
         Ok(PyPrompter { prompter: Arc::new(prompter) })
     }
 
@@ -51,6 +55,48 @@ impl PyPrompter {
         self.prompter.exact().is_some_and(|exact| exact.has_chat_template())
     }
 
+    /// Which tokenizer a model has.
+    fn tokenizer_of(&self, model: &str) -> Option<String> {
+        self.prompter.exact_for(Some(model))?;
+        Some(if self.prompter.is_named(model) { model.to_owned() } else { String::new() })
+    }
+
+    fn special_tokens(&self, model: &str) -> Vec<String> {
+        let exact = self.prompter.exact_for(Some(model));
+        exact.into_iter().flat_map(|exact| exact.special_tokens().map(str::to_owned)).collect()
+    }
+
+    /// The ids of a body's prompt, whatever is trusted, or why there are none.
+    fn local_ids(
+        &self,
+        py: Python<'_>,
+        endpoint: &str,
+        body: &[u8],
+    ) -> PyResult<(Option<Vec<u32>>, Option<&'static str>)> {
+        let body = parse(py, endpoint, body)?;
+        let exact = self.prompter.exact_for(body.model()).ok_or(Refused::NoTokenizer);
+        Ok(match py.detach(|| exact.and_then(|exact| exact.ids(&body))) {
+            Ok(ids) => (Some(ids), None),
+            Err(refused) => (None, Some(refused.as_str())),
+        })
+    }
+
+    fn set_trust(&self, py: Python<'_>, model: &str, text: &str, chat: &str) -> PyResult<()> {
+        let trust = Trust { text: verdict(py, text)?, chat: verdict(py, chat)? };
+        self.prompter.set_trust(model, trust);
+        Ok(())
+    }
+
+    fn forget(&self, model: &str) {
+        self.prompter.forget(model);
+    }
+
+    /// Why tokens of a model's texts and chats cannot be made here, whatever the request.
+    fn standing(&self, model: &str) -> (Option<&'static str>, Option<&'static str>) {
+        let (text, chat) = self.prompter.standing(Some(model));
+        (text.map(Refused::as_str), chat.map(Refused::as_str))
+    }
+
     fn __repr__(&self) -> String {
         format!("Prompter(has_tokenizer={})", if self.has_tokenizer() { "True" } else { "False" })
     }
@@ -58,8 +104,7 @@ impl PyPrompter {
 
 /// Loads a tokenizer; takes up to a few seconds, so others may use the GIL meanwhile.
 pub(crate) fn load(py: Python<'_>, path: &str, options: &LoadOptions) -> PyResult<Prompter> {
-    let loaded = py.detach(|| Prompter::load(Path::new(path), options));
-    loaded.map_err(|error| load_error(py, path, &error))
+    py.detach(|| Prompter::load(Path::new(path), options)).map_err(|error| load_error(py, path, &error))
 }
 
 pub(crate) fn load_error(py: Python<'_>, path: &str, error: &LoadError) -> PyErr {
@@ -78,6 +123,22 @@ pub(crate) fn content_format(py: Python<'_>, name: &str) -> PyResult<Option<Cont
             Err(errors::raise(py, "ConfigError", ("chat_template_content_format", other, allowed)))
         }
     }
+}
+
+/// `body` as a request to `endpoint`, a path.
+pub(crate) fn parse<'a>(py: Python<'_>, endpoint: &str, body: &'a [u8]) -> PyResult<Body<'a>> {
+    let path = Endpoint::of_path(endpoint).ok_or_else(|| {
+        let known = "/v1/chat/completions, /v1/completions, /v1/responses or /v1/messages";
+        errors::invalid(py, format!("endpoint {endpoint:?} has no prompt: use {known}"))
+    })?;
+    Body::parse(path, body).map_err(|error| errors::invalid(py, error.to_string()))
+}
+
+fn verdict(py: Python<'_>, name: &str) -> PyResult<Verdict> {
+    let found = Verdict::ALL.into_iter().find(|verdict| verdict.as_str() == name);
+    found.ok_or_else(|| {
+        errors::invalid(py, format!("{name:?} is no verdict: use unverified, verified or refused"))
+    })
 }
 
 /// A prompter as the tokenizer of an engine model.

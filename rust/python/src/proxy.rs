@@ -9,10 +9,10 @@ use parking_lot::Mutex;
 use pyo3::prelude::*;
 use pyo3::types::{PyBytes, PyDict};
 use warmroute_core::router::SharedRouter;
-use warmroute_prompt::{Prompter, Rung};
+use warmroute_prompt::{Endpoint, Prompter, Refused, Rung};
 use warmroute_proxy::{
-    Control, ControlReply, ControlRequest, Ending, Histogram, Kind, Phase, Proxy, ProxyConfig, ProxyError,
-    ProxyStats, RefusalKind, RetryReason,
+    Asked, Control, ControlReply, ControlRequest, Ending, Histogram, Kind, Phase, Proxy, ProxyConfig,
+    ProxyError, ProxyStats, RefusalKind, RetryReason,
 };
 
 use crate::prompter::PyPrompter;
@@ -111,6 +111,18 @@ impl PyProxy {
         stats(py, &proxy.map(|proxy| proxy.stats()).unwrap_or_default())
     }
 
+    /// The ids that a worker gave for a body before; nobody is asked.
+    fn worker_tokens<'py>(
+        &self,
+        py: Python<'py>,
+        endpoint: &str,
+        body: &[u8],
+    ) -> Option<Bound<'py, PyBytes>> {
+        let proxy = self.running.lock().clone()?;
+        let ids = proxy.worker_tokens(Endpoint::of_path(endpoint)?, body)?;
+        Some(PyBytes::new(py, &ids))
+    }
+
     fn drain(&self, py: Python<'_>, within_s: f64) -> bool {
         let within = Duration::try_from_secs_f64(within_s).unwrap_or_default();
         let proxy = self.running.lock().clone();
@@ -139,13 +151,15 @@ fn start_error(py: Python<'_>, error: &ProxyError, host: &str, port: u16) -> PyE
 fn stats<'py>(py: Python<'py>, stats: &ProxyStats) -> PyResult<Bound<'py, PyDict>> {
     let dict = fields!(py, stats;
         retries_denied, stale_connections, bytes_received, bytes_sent, connections, connections_open,
-        requests_open, worker_connects, worker_connect_failures, worker_reuses, timeouts);
+        requests_open, worker_connects, worker_connect_failures, worker_reuses, timeouts, worker_tokens_bytes);
     let requests = PyDict::new(py);
     for (kind, row) in Kind::ALL.iter().zip(&stats.requests) {
         requests.set_item(kind.name(), named(py, Ending::ALL.iter().map(|ending| ending.name()), row)?)?;
     }
     dict.set_item("requests", requests)?;
     dict.set_item("prompts", named(py, Rung::ALL.iter().map(|rung| rung.as_str()), &stats.prompts)?)?;
+    dict.set_item("inexact", named(py, Refused::ALL.iter().map(|each| each.as_str()), &stats.inexact)?)?;
+    dict.set_item("asked", named(py, Asked::ALL.iter().map(|asked| asked.name()), &stats.asked)?)?;
     dict.set_item("departures", named(py, Phase::ALL.iter().map(|phase| phase.name()), &stats.departures)?)?;
     dict.set_item("retries", named(py, RetryReason::ALL.iter().map(|each| each.name()), &stats.retries)?)?;
     dict.set_item("refusals", named(py, RefusalKind::ALL.iter().map(|kind| kind.name()), &stats.refusals)?)?;

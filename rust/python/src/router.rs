@@ -10,12 +10,12 @@ use warmroute_core::error::FleetError;
 use warmroute_core::fleet::WorkerSpec;
 use warmroute_core::ids::WorkerId;
 use warmroute_core::router::{RouteRequest, Router, SharedRouter};
-use warmroute_prompt::{Body, Endpoint, PromptError};
+use warmroute_prompt::{Prompt, PromptError, Rung};
 
 use crate::count::{self, Count};
 use crate::decision::{PyDecision, PyExplanation};
 use crate::lease::PyLease;
-use crate::prompter::PyPrompter;
+use crate::prompter::{PyPrompter, parse};
 use crate::random::Random;
 use crate::tokens::{self, Hashed};
 use crate::worker::PyWorker;
@@ -268,27 +268,29 @@ impl PyRouter {
         let (now, random) = (self.router.time(Instant::now()), self.random.next());
         let explanation =
             self.ask(tokens, &asked, |request| self.router.lock().explain(request, now, random))?;
-        PyExplanation::new(py, &explanation)
+        PyExplanation::new(py, &explanation, Rung::ClientIds, None)
     }
 
     /// Explains a request's body as the HTTP router reads it.
+    #[pyo3(signature = (prompter, endpoint, body, worker_tokens = None))]
     fn explain_body(
         &self,
         py: Python<'_>,
         prompter: &PyPrompter,
         endpoint: &str,
         body: &[u8],
+        worker_tokens: Option<&[u8]>,
     ) -> PyResult<PyExplanation> {
         let invalid = |error: PromptError| errors::invalid(py, error.to_string());
-        let endpoint = Endpoint::of_path(endpoint).ok_or_else(|| {
-            let known = "/v1/chat/completions, /v1/completions, /v1/responses or /v1/messages";
-            errors::invalid(py, format!("endpoint {endpoint:?} has no prompt: use {known}"))
-        })?;
-        let body = Body::parse(endpoint, body).map_err(invalid)?;
+        let body = parse(py, endpoint, body)?;
         let prompter = prompter.shared();
         let (now, random) = (self.router.time(Instant::now()), self.random.next());
         let explanation = py.detach(|| {
             let prompt = prompter.read(&body)?;
+            let prompt = match (prompt.refused(), worker_tokens) {
+                (Some(refused), Some(ids)) => Prompt::of_worker(ids.to_vec(), refused),
+                _ => prompt,
+            };
             let (user, salt) = (body.user(), body.cache_salt());
             let space = Namespace {
                 model: body.model().unwrap_or_default(),
@@ -306,9 +308,10 @@ impl PyRouter {
                 max_output_tokens: body.max_tokens(),
                 ..RouteRequest::default()
             };
-            Ok(self.router.lock().explain(&request, now, random))
+            Ok((self.router.lock().explain(&request, now, random), prompt.rung(), prompt.refused()))
         });
-        PyExplanation::new(py, &explanation.map_err(invalid)?)
+        let (explanation, rung, refused) = explanation.map_err(invalid)?;
+        PyExplanation::new(py, &explanation, rung, refused)
     }
 
     fn stats<'py>(&self, py: Python<'py>) -> PyResult<Bound<'py, PyDict>> {

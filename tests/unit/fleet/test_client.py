@@ -23,6 +23,8 @@ class Worker:
         app = web.Application()
         app.router.add_get("/{path}", self.answer)
         app.router.add_get("/v1/models", self.answer)
+        app.router.add_post("/tokenize", self.tokenize)
+        self.asked: list[bytes] = []
         self.server = TestServer(app)
 
     async def answer(self, request: web.Request) -> web.Response:
@@ -30,6 +32,10 @@ class Worker:
             await asyncio.Event().wait()
         reply = self.replies.get(request.path)
         return reply or web.Response(status=404)
+
+    async def tokenize(self, request: web.Request) -> web.Response:
+        self.asked.append(await request.read())
+        return await self.answer(request)
 
     @property
     def options(self) -> WorkerOptions:
@@ -99,6 +105,30 @@ async def test_garbage_instead_of_models_is_a_worker_s_fault(worker: Worker, cli
     worker.replies["/v1/models"] = web.Response(body=b"\xff\x00<html>")
     with pytest.raises(WorkerReply):
         await client.facts(worker.options)
+
+
+async def test_tokens_are_asked_for_with_the_characters_as_they_are(
+    worker: Worker, client: WorkerClient
+) -> None:
+    worker.replies["/tokenize"] = web.Response(text='{"tokens": [3, 4], "max_model_len": 10}')
+    tokens = await client.tokenize(worker.options, {"model": "m", "prompt": "é\x00"})
+    assert (tokens.ids, tokens.max_model_len) == ([3, 4], 10)
+    assert worker.asked == ['{"model": "m", "prompt": "é\\u0000"}'.encode()]
+
+
+@pytest.mark.parametrize("text", ["{}", '{"tokens": ["a"]}'])
+async def test_a_reply_without_tokens_is_a_worker_s_fault(
+    worker: Worker, client: WorkerClient, text: str
+) -> None:
+    worker.replies["/tokenize"] = web.Response(text=text)
+    with pytest.raises(WorkerReply, match="/tokenize gives no list"):
+        await client.tokenize(worker.options, {"prompt": "x"})
+
+
+async def test_a_worker_without_the_path_says_404(worker: Worker, client: WorkerClient) -> None:
+    with pytest.raises(WorkerReply) as caught:
+        await client.tokenize(worker.options, {"prompt": "x"})
+    assert caught.value.status == 404
 
 
 async def test_a_reply_without_end_is_cut(

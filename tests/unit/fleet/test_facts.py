@@ -5,7 +5,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from warmroute.fleet.facts import MODELS_LIMIT, Model, read_metrics, read_models
+from warmroute.fleet.facts import MODELS_LIMIT, Model, Tokens, read_metrics, read_models, read_tokens
 
 PAGE = """# HELP vllm:cache_config_info Information of the LLMEngine CacheConfig
 # TYPE vllm:cache_config_info gauge
@@ -25,7 +25,7 @@ def test_models_are_read() -> None:
             ],
         }
     )
-    assert read_models(text) == (Model("llama", 5, "vllm", 8192), Model("adapter"))
+    assert read_models(text) == (Model("llama", 5, "vllm", 8192, "x"), Model("adapter"))
 
 
 @pytest.mark.parametrize(
@@ -78,9 +78,25 @@ def test_a_page_that_does_not_say_gives_nothing(page: str) -> None:
     )
 
 
+def test_tokens_are_read() -> None:
+    text = '{"count": 2, "max_model_len": 100, "tokens": [1, 4294967295], "token_strs": null}'
+    assert read_tokens(text) == Tokens([1, 2**32 - 1], 100)
+    assert read_tokens('{"tokens": []}') == Tokens([])
+
+
+@pytest.mark.parametrize(
+    "text", ["", "[]", "{}", '{"tokens": 1}', '{"tokens": [-1]}', '{"tokens": [1.5]}', '{"tokens": [true]}']
+)
+def test_what_is_no_list_of_tokens_is_refused(text: str) -> None:
+    with pytest.raises(ValueError):  # noqa: PT011 - the JSON reader's own error is one too
+        read_tokens(text)
+
+
 @given(st.text())
 def test_no_text_breaks_the_readers(text: str) -> None:
     read_metrics(text, (), 0)
     read_metrics("vllm:cache_config_info{" + text + "} 1", (), 0)
     with contextlib.suppress(ValueError):
         read_models(text)
+    with contextlib.suppress(ValueError):
+        read_tokens(text)

@@ -1,6 +1,6 @@
 import asyncio
 import io
-from collections.abc import AsyncIterator, Callable
+from collections.abc import AsyncIterator, Callable, Sequence
 from typing import Any
 
 import pytest
@@ -8,7 +8,8 @@ import pytest
 from warmroute import logs
 from warmroute.config import FleetOptions, WorkerOptions
 from warmroute.errors import WorkerUnreachable
-from warmroute.fleet import Facts, Fleet, Model
+from warmroute.fleet import Facts, Fleet, Model, State, Trust, Verdict
+from warmroute.fleet import fleet as fleet_module
 
 OPTIONS = FleetOptions(probe_interval_ms=50, probe_jitter=1.0)
 W1 = WorkerOptions(url="http://h:1", name="w1")
@@ -189,6 +190,128 @@ async def test_a_worker_that_hides_its_capacity_is_used_and_said(
     await until(fleet.is_ready)
     assert stream.getvalue().count("KV blocks are not known") == 1
     assert router.workers["silent"]["kv_blocks"] is None
+
+
+class FakeVerifier:
+    """Gives a verdict when it is let go."""
+
+    def __init__(self, router: FakeRouter) -> None:
+        self.router = router
+        self.verdict = Verdict(State.VERIFIED, State.VERIFIED)
+        self.asked: list[tuple[list[str], bool]] = []
+        self.gate = asyncio.Event()
+        self.gate.set()
+
+    async def verify(self, worker: WorkerOptions, models: Sequence[Model]) -> dict[str, Verdict]:
+        names = [model.id for model in models]
+        self.asked.append((names, self.router.workers["w1"]["ready"]))
+        await self.gate.wait()
+        return dict.fromkeys(names, self.verdict)
+
+
+class FakePrompter:
+    def __init__(self) -> None:
+        self.told: dict[str, tuple[str, str]] = {}
+
+    def set_trust(self, model: str, text: str, chat: str) -> None:
+        self.told[model] = (text, chat)
+
+    def forget(self, model: str) -> None:
+        self.told.pop(model, None)
+
+
+@pytest.fixture
+def verifier(router: FakeRouter) -> FakeVerifier:
+    return FakeVerifier(router)
+
+
+@pytest.fixture
+def prompter() -> FakePrompter:
+    return FakePrompter()
+
+
+@pytest.fixture
+async def verifying(
+    router: FakeRouter, client: FakeClient, verifier: FakeVerifier, prompter: FakePrompter
+) -> AsyncIterator[Fleet]:
+    fleet = Fleet(router, client, OPTIONS, block_size=16, verifier=verifier, trust=Trust(prompter))
+    yield fleet
+    await fleet.close()
+
+
+async def test_a_worker_is_compared_before_it_is_ready(
+    verifying: Fleet, router: FakeRouter, client: FakeClient, verifier: FakeVerifier, prompter: FakePrompter
+) -> None:
+    verifier.gate.clear()
+    client.up = True
+    verifying.add(W1)
+    await until(lambda: bool(verifier.asked))
+    assert not router.workers["w1"]["ready"]
+    verifier.gate.set()
+    await until(lambda: bool(router.workers["w1"]["ready"]))
+    assert prompter.told == {"llama": ("verified", "verified")}
+    client.failing = 1
+    await until(lambda: router.calls.count("update") == 2)
+    await looks(client, 1)
+    # The same process was not there for a moment: it is not compared again.
+    assert verifier.asked == [(["llama"], False)]
+
+
+async def test_a_worker_that_was_restarted_is_compared_while_it_takes_nothing(
+    verifying: Fleet, router: FakeRouter, client: FakeClient, verifier: FakeVerifier, prompter: FakePrompter
+) -> None:
+    client.up = True
+    verifying.add(W1)
+    await until(lambda: bool(router.workers["w1"]["ready"]))
+    client.reply = Facts(FACTS.models, block_size=16, kv_blocks=200, started=2.0)
+    verifier.verdict = Verdict(State.VERIFIED, State.REFUSED)
+    client.failing = 1
+    await until(lambda: len(verifier.asked) == 2 and bool(router.workers["w1"]["ready"]))
+    assert verifier.asked[1] == (["llama"], False)
+    assert prompter.told == {"llama": ("verified", "refused")}
+
+
+async def test_what_a_worker_said_is_forgotten_with_it(
+    verifying: Fleet, router: FakeRouter, client: FakeClient, prompter: FakePrompter
+) -> None:
+    client.up = True
+    verifying.add(W1)
+    await until(lambda: bool(router.workers["w1"]["ready"]))
+    client.up = False
+    await until(lambda: not router.workers["w1"]["ready"])
+    assert prompter.told == {}
+    client.up = True
+    await until(lambda: bool(prompter.told))
+    await verifying.remove("w1")
+    assert prompter.told == {}
+
+
+@pytest.mark.parametrize(("lasting", "again"), [(True, False), (False, True)])
+async def test_a_worker_that_did_not_say_is_asked_again_unless_it_cannot(
+    verifying: Fleet,
+    client: FakeClient,
+    verifier: FakeVerifier,
+    monkeypatch: pytest.MonkeyPatch,
+    lasting: bool,
+    again: bool,
+) -> None:
+    monkeypatch.setattr(fleet_module, "VERIFY_AGAIN_S", 0.0)
+    verifier.verdict = Verdict(error="slow", lasting=lasting)
+    client.up = True
+    verifying.add(W1)
+    await until(lambda: bool(verifier.asked))
+    await looks(client, 2)
+    assert (len(verifier.asked) > 1) == again
+
+
+async def test_the_longest_context_is_learnt_from_tokens(
+    verifying: Fleet, router: FakeRouter, client: FakeClient, verifier: FakeVerifier
+) -> None:
+    client.up, client.reply = True, Facts((Model("llama"),), block_size=16, kv_blocks=100, started=1.0)
+    verifier.verdict = Verdict(State.VERIFIED, State.VERIFIED, max_model_len=4096)
+    verifying.add(W1)
+    await until(lambda: bool(router.workers["w1"]["ready"]))
+    assert router.workers["w1"]["max_model_len"] == 4096
 
 
 async def test_a_fault_in_a_look_does_not_end_the_watch(

@@ -3,7 +3,8 @@ from typing import Any
 import pytest
 from prometheus_client.parser import text_string_to_metric_families
 
-from warmroute.metrics import ROWS, Metrics, Row, Snapshot
+from warmroute.metrics import ROWS, Metrics, ModelRung, Row, Snapshot
+from warmroute.metrics.table import MODELS
 
 WORKER = {
     "name": "w1",
@@ -56,6 +57,9 @@ TIMES = {"bounds": [0.1, 1.0], "counts": [1, 0, 0], "sum_seconds": 0.05}
 PROXY: dict[str, Any] = {
     "requests": {"chat_completions": {"2xx": 5, "4xx": 1}, "control": {"2xx": 9}},
     "prompts": {"local": 5, "text": 0},
+    "inexact": {"media": 4},
+    "asked": {"answered": 2},
+    "worker_tokens_bytes": 77,
     "departures": {"stream": 1},
     "retries": {"connect": 2},
     "refusals": {"saturated": 3},
@@ -78,7 +82,12 @@ PROXY: dict[str, Any] = {
 
 def scrape(router: dict[str, Any] = ROUTER, *, approximate: bool = False) -> dict[tuple[str, str], float]:
     """Every sample of the page by name and label value."""
-    snapshot = Snapshot(router=router, proxy=PROXY, version="1.2.3", approximate=approximate, draining=False)
+    models = [
+        ModelRung(f"m{number:02}", prompts, "local", "verified")
+        for number in range(MODELS + 5)
+        for prompts in ("texts", "chats")
+    ]
+    snapshot = Snapshot(router, PROXY, "1.2.3", approximate, False, models)
     page = Metrics(lambda: snapshot).render().decode()
     return {
         (sample.name, ",".join(sample.labels.values())): sample.value
@@ -104,6 +113,15 @@ def test_the_page_says_what_the_router_counts() -> None:
     assert page["warmroute_requests_total", "2xx,chat_completions"] == 5
     assert page["warmroute_ttft_seconds_count", ""] == 1
     assert page["process_start_time_seconds", ""] > 0
+    assert page["warmroute_inexact_prompts_total", "media"] == 4
+    assert page["warmroute_worker_tokenizations_total", "answered"] == 2
+
+
+def test_rungs_are_told_of_a_bounded_number_of_models() -> None:
+    page = scrape()
+    assert page["warmroute_model_rung", "m00,chats,local"] == 1
+    assert page["warmroute_model_tokens", "m00,texts,verified"] == 1
+    assert sum(name == "warmroute_model_rung" for name, _ in page) == 2 * MODELS
 
 
 def test_every_metric_without_a_worker_label_is_there_from_the_start() -> None:

@@ -6,8 +6,10 @@ import pytest
 
 from warmroute.config import FleetOptions, WorkerOptions
 from warmroute.errors import NoEligibleWorker, UnknownModel
-from warmroute.fleet import Facts, Fleet, Model
+from warmroute.fleet import Facts, Fleet, Model, State, Trust, Verdict
+from warmroute.fleet.canaries import Canary
 from warmroute.fleet.health import Status
+from warmroute.fleet.verdict import Difference
 from warmroute.metrics import Metrics, Snapshot
 from warmroute.server.control import Control
 from warmroute.server.explain import Explain
@@ -38,6 +40,14 @@ class FakeRouter:
     def remove_worker(self, name: str) -> None: ...
 
 
+class FakePrompter:
+    """One that is told what to trust, and forgets it."""
+
+    def set_trust(self, model: str, text: str, chat: str) -> None: ...
+
+    def forget(self, model: str) -> None: ...
+
+
 def explanation() -> Any:
     cost = SimpleNamespace(wait=0.5, prefill=float("inf"), delay=0.0, decode=0.1, total=float("inf"))
     candidate = SimpleNamespace(
@@ -51,7 +61,14 @@ def explanation() -> Any:
         full=False,
         cost=cost,
     )
-    return SimpleNamespace(decision=None, error=NoEligibleWorker("no worker"), candidates=[candidate])
+    return SimpleNamespace(
+        decision=None,
+        error=NoEligibleWorker("no worker"),
+        rung="text",
+        inexact="template_differs",
+        inexact_because="a worker makes others",
+        candidates=[candidate],
+    )
 
 
 @pytest.fixture
@@ -74,14 +91,19 @@ async def fleet(router: FakeRouter) -> Any:
 
 
 @pytest.fixture
-def control(router: FakeRouter, fleet: Fleet, bodies: list[tuple[str, bytes]]) -> Control:
+def trust() -> Trust:
+    return Trust(FakePrompter())
+
+
+@pytest.fixture
+def control(router: FakeRouter, fleet: Fleet, trust: Trust, bodies: list[tuple[str, bytes]]) -> Control:
     metrics = Metrics(lambda: Snapshot({}, {}, "1", False, False))
 
     def explain_body(endpoint: str, body: bytes) -> Any:
         bodies.append((endpoint, body))
         return explanation()
 
-    return Control(router, fleet, metrics, Explain(router.explain, explain_body))
+    return Control(router, fleet, trust, metrics, Explain(router.explain, explain_body))
 
 
 def up(fleet: Fleet, number: int, *models: Model) -> None:
@@ -128,6 +150,21 @@ def test_workers_are_listed_with_health_and_load(control: Control, fleet: Fleet)
     assert workers[1]["health"] == {"status": "unknown", "failures": 0, "error": ""}
 
 
+def test_workers_tell_how_their_tokens_compare(control: Control, trust: Trust) -> None:
+    chat = Canary("chat", "/v1/chat/completions", {})
+    difference = Difference(chat, 3, 7, None)
+    trust.learn("w1", {"llama": Verdict(State.VERIFIED, State.REFUSED, difference)})
+    workers = json.loads(control("GET", "/warmroute/v1/workers", "", b"")[2])["workers"]
+    assert workers[0]["tokens"]["llama"] == {
+        "text": "verified",
+        "chat": "refused",
+        "difference": {"canary": "chat", "position": 3, "ours": 7, "theirs": None},
+        "error": None,
+        "unmade_chats": None,
+    }
+    assert workers[1]["tokens"] == {}
+
+
 @pytest.mark.parametrize(
     ("method", "path", "status"),
     [
@@ -159,6 +196,11 @@ def test_token_ids_are_explained(control: Control, router: FakeRouter) -> None:
     document = json.loads(reply)
     assert document["decision"] is None
     assert document["error"]["code"] == "no_eligible_worker"
+    assert document["prompt"] == {
+        "rung": "text",
+        "inexact": "template_differs",
+        "inexact_because": "a worker makes others",
+    }
     assert document["candidates"][0]["cost_seconds"] == {
         "wait": 0.5,
         "prefill": None,
