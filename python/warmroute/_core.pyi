@@ -452,6 +452,7 @@ class Prompter:
         models: Sequence[tuple[str, str | PathLike[str]]] | None = None,
         chat_template: str | PathLike[str] | None = None,
         chat_template_content_format: str = "auto",
+        check_every: int = 0,
     ) -> Prompter:
         """Load tokenizers; takes up to a few seconds each. Without one, prompts are matched as text.
 
@@ -460,9 +461,17 @@ class Prompter:
             models: pairs of a model's name and its tokenizer.
             chat_template: a file with a template to use in place of the one in the folder of `tokenizer`.
             chat_template_content_format: `auto`, `string` or `openai`, as vLLM's option of that name.
+            check_every: one in so many prompts is made again by the reference and compared; 0 checks none.
 
         Raises:
             ConfigError: for a path or a format that cannot be used.
+        """
+
+    def check_stats(self) -> dict[str, Any]:
+        """What the checks found.
+
+        Keys: `checks`, `mismatches`, `skipped` (due while one was being checked, or in the rest after it),
+        and `first`: of each model the first mismatch, with `model`, `position`, `used` and `expected`.
         """
 
     @property
@@ -514,6 +523,8 @@ class Tokenizer:
         path_or_hub_id: str | PathLike[str],
         chat_template: str | PathLike[str] | None = None,
         chat_template_content_format: str = "auto",
+        *,
+        prompt_cache_bytes: int = 67_108_864,
     ) -> Tokenizer:
         """Load a tokenizer; takes up to a few seconds.
 
@@ -522,6 +533,7 @@ class Tokenizer:
                 `Qwen/Qwen3-8B@REVISION`, which is fetched unless the hub's cache has it.
             chat_template: a file with a template to use in place of the folder's.
             chat_template_content_format: `auto`, `string` or `openai`, as vLLM's option of that name.
+            prompt_cache_bytes: bytes that `tokens_for` may keep of prompts that were seen; 0 keeps nothing.
 
         Raises:
             ConfigError: for a path, an id or a format that cannot be used, with what to do.

@@ -6,6 +6,7 @@ import pickle
 import subprocess
 import sys
 import threading
+import time
 from collections import UserDict
 from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
@@ -15,6 +16,7 @@ import pytest
 
 import warmroute
 from warmroute import errors
+from warmroute.native import Prompter
 from warmroute.sim import TOKENIZER
 
 CHAT = {"messages": [{"role": "user", "content": "héllo <|im_end|>"}]}
@@ -141,3 +143,15 @@ def test_threads_share_one_and_others_run_meanwhile(tokenizer: warmroute.Tokeniz
         steps += 1
     encoding.join()
     assert steps > 0
+
+
+def test_prompts_are_checked_on_another_thread() -> None:
+    prompter = Prompter(str(TOKENIZER), check_every=1)
+    router = warmroute.Router(block_size=1)
+    router.add_worker("w", url="http://10.0.0.1:8000")
+    assert prompter.check_stats() == {"checks": 0, "mismatches": 0, "skipped": 0, "first": []}
+    router.explain_body(prompter, "/v1/chat/completions", json.dumps(CHAT).encode())
+    deadline = time.monotonic() + 60
+    while not prompter.check_stats()["checks"]:
+        assert time.monotonic() < deadline
+    assert prompter.check_stats() == {"checks": 1, "mismatches": 0, "skipped": 0, "first": []}

@@ -4,12 +4,14 @@ use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
 use pyo3::prelude::*;
+use pyo3::types::PyDict;
 use warmroute_prompt::{
-    Body, ContentFormat, Endpoint, LoadError, LoadOptions, Prompter, Refused, Trust, Verdict,
+    Body, ContentFormat, Endpoint, LoadError, LoadOptions, Mismatch, Prompter, Refused, Trust, Verdict,
 };
 use warmroute_sim::http::Tokenize;
 
 use crate::errors;
+use crate::stats::fields;
 
 /// Turns bodies into prompts, with a model's tokenizer and chat template or without.
 #[pyclass(frozen, module = "warmroute._core", name = "Prompter")]
@@ -27,7 +29,8 @@ impl PyPrompter {
 impl PyPrompter {
     #[new]
     #[pyo3(signature = (
-        tokenizer = None, *, models = None, chat_template = None, chat_template_content_format = "auto"
+        tokenizer = None, *, models = None, chat_template = None, chat_template_content_format = "auto",
+        check_every = 0
     ))]
     fn new(
         py: Python<'_>,
@@ -35,6 +38,7 @@ impl PyPrompter {
         models: Option<Vec<(String, PathBuf)>>,
         chat_template: Option<PathBuf>,
         chat_template_content_format: &str,
+        check_every: u32,
     ) -> PyResult<PyPrompter> {
         let content_format = content_format(py, chat_template_content_format)?;
         let options = LoadOptions { chat_template, content_format, ..LoadOptions::default() };
@@ -42,7 +46,7 @@ impl PyPrompter {
         let load = || Prompter::load_all(tokenizer.map(Path::new), &models, &options);
         let prompter =
             py.detach(load).map_err(|error| load_error(py, tokenizer.unwrap_or_default(), &error))?;
-        Ok(PyPrompter { prompter: Arc::new(prompter) })
+        Ok(PyPrompter { prompter: Arc::new(prompter.with_checks(check_every)?) })
     }
 
     #[getter]
@@ -97,9 +101,23 @@ impl PyPrompter {
         (text.map(Refused::as_str), chat.map(Refused::as_str))
     }
 
+    fn check_stats<'py>(&self, py: Python<'py>) -> PyResult<Bound<'py, PyDict>> {
+        let stats = self.prompter.check_stats();
+        let dict = fields!(py, stats; checks, mismatches, skipped);
+        let first = stats.first.iter().map(|first| fields_of(py, first));
+        dict.set_item("first", first.collect::<PyResult<Vec<_>>>()?)?;
+        Ok(dict)
+    }
+
     fn __repr__(&self) -> String {
         format!("Prompter(has_tokenizer={})", if self.has_tokenizer() { "True" } else { "False" })
     }
+}
+
+fn fields_of<'py>(py: Python<'py>, mismatch: &Mismatch) -> PyResult<Bound<'py, PyDict>> {
+    let dict = fields!(py, mismatch; position, used, expected);
+    dict.set_item("model", &*mismatch.model)?;
+    Ok(dict)
 }
 
 /// Loads a tokenizer; takes up to a few seconds, so others may use the GIL meanwhile.
