@@ -570,6 +570,13 @@ class Tokenizer:
         A body as JSON bytes makes no Python objects. `endpoint` and errors are those of `render`.
         """
 
+    def cache_stats(self) -> dict[str, int] | None:
+        """What is kept of prompts that were seen, or `None` where nothing can be kept of this tokenizer's.
+
+        Keys, all in bytes but the last: `known_raw_bytes` and `read_raw_bytes` of messages and tools,
+        `known_text_bytes` and `encoded_text_bytes` of rendered text, `bytes` held, and `evicted` pieces.
+        """
+
 @final
 class Proxy:
     """The HTTP router: forwards each request to the worker that the router chooses, without the GIL."""

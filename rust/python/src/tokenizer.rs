@@ -11,6 +11,7 @@ use warmroute_prompt::{Body, Data, Endpoint, Exact, LoadOptions, PromptError, Pr
 
 use crate::errors;
 use crate::prompter::{content_format, load_error};
+use crate::stats::fields;
 
 /// The worker's own tokens of a text or a request.
 #[pyclass(frozen, module = "warmroute", name = "Tokenizer")]
@@ -102,6 +103,13 @@ impl PyTokenizer {
             }
         });
         Ok(PyBytes::new(py, &packed.map_err(|fault| fault.raise(py))?))
+    }
+
+    fn cache_stats<'py>(&self, py: Python<'py>) -> PyResult<Option<Bound<'py, PyDict>>> {
+        let Some(stats) = self.exact.cache_stats() else { return Ok(None) };
+        Ok(Some(
+            fields!(py, stats; known_raw_bytes, read_raw_bytes, known_text_bytes, encoded_text_bytes, bytes, evicted),
+        ))
     }
 
     fn __repr__(&self) -> String {
