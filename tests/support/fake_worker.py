@@ -67,6 +67,7 @@ class FakeWorker:
 
     Requests to `/v1/*` other than the model list get the next behaviour given to `then`, or else the one of
     `always`, and are kept in `exchanges`; `/health`, `/v1/models` and `/metrics` are answered as vLLM does.
+    `/tokenize` gets the behaviour of `tokenize`; without one it is not there, and `/render` paths never are.
     """
 
     def __init__(self, model: str = "tiny", max_model_len: int = 8192, port: int = 0) -> None:
@@ -76,6 +77,8 @@ class FakeWorker:
         self.healthy = True
         self.exchanges: list[Exchange] = []
         self.probes = 0
+        self.tokenize: Behaviour | None = None
+        self.tokenizations: list[dict[str, Any]] = []
         self._next: deque[Behaviour] = deque()
         self._always: Behaviour = answer
         self._server: asyncio.Server | None = None
@@ -152,6 +155,11 @@ class FakeWorker:
 
     def _behaviour(self, exchange: Exchange) -> Behaviour:
         path = exchange.path.split("?")[0]
+        if path.endswith("/render"):
+            return reply({"detail": "Not Found"}, status=404)
+        if path == "/tokenize":
+            self.tokenizations.append(exchange.request.json())
+            return self.tokenize or reply({"detail": "Not Found"}, status=404)
         if path.startswith("/v1/") and path != "/v1/models":
             self.exchanges.append(exchange)
             asyncio.get_running_loop().create_task(self._announce())
