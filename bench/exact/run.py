@@ -113,6 +113,11 @@ def compare(folder: Path, strings: int, seed: int) -> dict[str, Any]:
     return row | {"seconds": round(time.monotonic() - began, 1)}
 
 
+def ids(tokens: bytes) -> list[int]:
+    """Unpack tokens."""
+    return memoryview(tokens).cast("I").tolist()
+
+
 def differing(
     reference: tokenizers.Tokenizer,
     ours: warmroute.Tokenizer,
@@ -123,16 +128,16 @@ def differing(
     """Count the texts that differ: encoded, and by way of the cache."""
 
     def encode(text: str) -> list[int]:
-        return memoryview(ours.encode(text, special)).cast("I").tolist()
+        return ids(ours.encode(text, special))
 
     def cached(text: str) -> list[int]:
         body = {"prompt": text, "add_special_tokens": special}
-        return memoryview(ours.tokens_for(body, "completions")).cast("I").tolist()
+        return ids(ours.tokens_for(body, "completions"))
 
     expected = [encoding.ids for encoding in reference.encode_batch_fast(texts, add_special_tokens=special)]
     counts = []
     for way in (encode, cached):
-        wrong = [i for i, ids in enumerate(pool.map(way, texts, chunksize=64)) if ids != expected[i]]
+        wrong = [i for i, given in enumerate(pool.map(way, texts)) if given != expected[i]]
         for i in islice(wrong, 3):
             print(f"{way.__name__} differs (special={special}): {texts[i]!r}", file=sys.stderr)
         counts.append(len(wrong))
