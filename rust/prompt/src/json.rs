@@ -1,6 +1,7 @@
 //! JSON as it lies in a body: found, cut out and unescaped, never rebuilt.
 
 mod cursor;
+mod quote;
 mod text;
 mod value;
 

@@ -98,28 +98,13 @@ impl<'p> Run<'p> {
     }
 
     pub(super) fn test(&mut self, call: &'p Call) -> Ran<Val> {
-        let on = self.expr(&call.on)?;
         if !call.is_bare() {
             return Err(Stop);
         }
-        Ok(Val::Bool(match (&*call.name, &on) {
-            (_, Val::Other(_) | Val::Loop(_) | Val::Namespace(_) | Val::Macro(_)) => return Err(Stop),
-            ("defined", on) => !matches!(on, Val::Undefined),
-            ("undefined", on) => matches!(on, Val::Undefined),
-            ("none", on) => matches!(on, Val::None),
-            ("string", on) => matches!(on, Val::Str(_)),
-            ("mapping", on) => matches!(on, Val::Map(_)),
-            ("boolean", on) => matches!(on, Val::Bool(_)),
-            ("true", on) => matches!(on, Val::Bool(true)),
-            ("false", on) => matches!(on, Val::Bool(false)),
-            ("number", on) => matches!(on, Val::Bool(_) | Val::Int(_)),
-            ("sequence", Val::List(list)) => !list.lazy,
-            ("sequence", Val::Undefined) => return Err(Stop),
-            ("sequence", _) => false,
-            ("iterable", Val::List(_) | Val::Map(_) | Val::Str(_)) => true,
-            ("iterable", Val::None | Val::Bool(_) | Val::Int(_)) => false,
-            _ => return Err(Stop),
-        }))
+        if let Some(on) = self.peek(&call.on) {
+            return test(&call.name, on);
+        }
+        test(&call.name, &self.expr(&call.on)?)
     }
 
     /// Calls minijinja's function, unless what it gives is known.
@@ -170,6 +155,28 @@ impl<'p> Run<'p> {
         };
         result.map_err(|_| Stop)
     }
+}
+
+/// A test without arguments.
+fn test(name: &str, on: &Val) -> Ran<Val> {
+    Ok(Val::Bool(match (name, on) {
+        (_, Val::Other(_) | Val::Loop(_) | Val::Namespace(_) | Val::Macro(_)) => return Err(Stop),
+        ("defined", on) => !matches!(on, Val::Undefined),
+        ("undefined", on) => matches!(on, Val::Undefined),
+        ("none", on) => matches!(on, Val::None),
+        ("string", on) => matches!(on, Val::Str(_)),
+        ("mapping", on) => matches!(on, Val::Map(_)),
+        ("boolean", on) => matches!(on, Val::Bool(_)),
+        ("true", on) => matches!(on, Val::Bool(true)),
+        ("false", on) => matches!(on, Val::Bool(false)),
+        ("number", on) => matches!(on, Val::Bool(_) | Val::Int(_)),
+        ("sequence", Val::List(list)) => !list.lazy,
+        ("sequence", Val::Undefined) => return Err(Stop),
+        ("sequence", _) => false,
+        ("iterable", Val::List(_) | Val::Map(_) | Val::Str(_)) => true,
+        ("iterable", Val::None | Val::Bool(_) | Val::Int(_)) => false,
+        _ => return Err(Stop),
+    }))
 }
 
 /// `result` of a call on `part`: a string that is a part of the same text is one by reference.

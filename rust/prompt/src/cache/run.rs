@@ -48,7 +48,7 @@ pub(super) struct Run<'p> {
 }
 
 struct Loop {
-    items: Arc<[Val]>,
+    items: Arc<List>,
     at: usize,
 }
 
@@ -147,7 +147,7 @@ impl<'p> Run<'p> {
         if let Some(condition) = &node.condition {
             let before = self.enter();
             let mut kept = Vec::new();
-            for item in items.iter() {
+            for item in &items.items {
                 self.locals.truncate(self.scope);
                 self.assign(&node.target, item.clone())?;
                 if self.truth(condition)? {
@@ -155,15 +155,15 @@ impl<'p> Run<'p> {
                 }
             }
             self.leave(before);
-            items = kept.into();
+            items = Arc::new(List::new(kept, false));
         }
-        if items.is_empty() {
+        if items.items.is_empty() {
             return self.nodes(&node.otherwise);
         }
         let before = self.enter();
         let number = self.loops.len();
         self.loops.push(Loop { items: Arc::clone(&items), at: 0 });
-        for (at, item) in items.iter().enumerate() {
+        for (at, item) in items.items.iter().enumerate() {
             self.locals.truncate(self.scope);
             self.loops[number].at = at;
             // Below the loop's other names, so that one of the same name hides it.
@@ -178,13 +178,14 @@ impl<'p> Run<'p> {
         Ok(Flow::On)
     }
 
-    fn iterate(&mut self, expr: &'p Expr) -> Ran<Arc<[Val]>> {
+    fn iterate(&mut self, expr: &'p Expr) -> Ran<Arc<List>> {
         Ok(match self.expr(expr)? {
-            Val::List(list) => list.items.iter().cloned().collect(),
+            Val::List(list) => list,
             Val::Map(map) => {
-                map.members.iter().map(|(name, _)| Val::Str(Str::Short(Arc::clone(name)))).collect()
+                let names = map.members.iter().map(|(name, _)| Val::Str(Str::Short(Arc::clone(name))));
+                Arc::new(List::new(names.collect(), false))
             }
-            Val::Undefined => Arc::new([]),
+            Val::Undefined => Arc::new(List::new(Vec::new(), false)),
             _ => return Err(Stop),
         })
     }
@@ -236,17 +237,35 @@ impl<'p> Run<'p> {
     }
 
     fn variable(&self, name: Name) -> Ran<Val> {
-        let named = |local: &&(Name, Val)| local.0 == name;
-        let visible = self.locals[self.floor..].iter().rev().find(named);
-        let root = || self.locals[..self.floor.min(self.root.unwrap_or(0))].iter().rev().find(named);
-        if let Some((_, value)) = visible.or_else(root) {
-            return Ok(value.clone());
-        }
-        match &self.globals[usize::from(name)] {
+        match self.visible(name) {
             Some(value) => Ok(value.clone()),
             // A function has the name, and is a value that is not known here.
             None if self.program.functions.contains(&name) => Err(Stop),
             None => Ok(Val::Undefined),
+        }
+    }
+
+    /// The value of a variable that has one.
+    fn visible(&self, name: Name) -> Option<&Val> {
+        let named = |local: &&(Name, Val)| local.0 == name;
+        let local = self.locals[self.floor..].iter().rev().find(named);
+        let root = || self.locals[..self.floor.min(self.root.unwrap_or(0))].iter().rev().find(named);
+        match local.or_else(root) {
+            Some((_, value)) => Some(value),
+            None => self.globals[usize::from(name)].as_ref(),
+        }
+    }
+
+    /// The value of `expr` where it stands somewhere already.
+    pub(super) fn peek<'s>(&'s self, expr: &'s Expr) -> Option<&'s Val> {
+        match expr {
+            Expr::Value(value) => Some(value),
+            Expr::Variable(name) => self.visible(*name),
+            Expr::Attribute(on, name) => match self.peek(on)? {
+                Val::Map(map) => map.get(&self.program.names[usize::from(*name)]),
+                _ => None,
+            },
+            _ => None,
         }
     }
 
@@ -295,7 +314,14 @@ impl<'p> Run<'p> {
             Expr::Not(inner) => !self.truth(inner)?,
             Expr::Both(pair) => self.truth(&pair.0)? && self.truth(&pair.1)?,
             Expr::Either(pair) => self.truth(&pair.0)? || self.truth(&pair.1)?,
-            _ => truth(self.program, &self.expr(expr)?)?,
+            Expr::Compare(op, pair) => match (self.peek(&pair.0), self.peek(&pair.1)) {
+                (Some(a), Some(b)) => self.compare(*op, a, b)?,
+                _ => truth(self.program, &self.expr(expr)?)?,
+            },
+            _ => match self.peek(expr) {
+                Some(value) => truth(self.program, value)?,
+                None => truth(self.program, &self.expr(expr)?)?,
+            },
         })
     }
 
@@ -487,7 +513,8 @@ impl<'p> Run<'p> {
 
 impl Loop {
     fn attribute(&self, name: &str) -> Ran<Val> {
-        let (at, length) = (self.at, self.items.len());
+        let (at, items) = (self.at, &self.items.items);
+        let length = items.len();
         let count = |number: usize| i64::try_from(number).map(Val::Int).map_err(|_| Stop);
         let neighbour = |item: Option<&Val>| Ok(item.cloned().unwrap_or(Val::Undefined));
         match name {
@@ -498,8 +525,8 @@ impl Loop {
             "length" => count(length),
             "revindex" => count(length - at),
             "revindex0" => count(length - at - 1),
-            "previtem" => neighbour(at.checked_sub(1).and_then(|at| self.items.get(at))),
-            "nextitem" => neighbour(self.items.get(at + 1)),
+            "previtem" => neighbour(at.checked_sub(1).and_then(|at| items.get(at))),
+            "nextitem" => neighbour(items.get(at + 1)),
             _ => Err(Stop),
         }
     }

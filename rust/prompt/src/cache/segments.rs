@@ -1,11 +1,11 @@
 //! Token ids of pieces that were seen, and block hashes of prefixes that were seen.
 
-use std::hash::{BuildHasher, Hash, Hasher, RandomState};
+use std::hash::{BuildHasher, BuildHasherDefault, Hash, Hasher, RandomState};
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
 
 use quick_cache::sync::Cache;
-use quick_cache::{DefaultHashBuilder, Equivalent, OptionsBuilder, Weighter};
+use quick_cache::{Equivalent, OptionsBuilder, Weighter};
 use warmroute_core::block::{BlockHash, BlockHasher, Chain, Namespace};
 use xxhash_rust::xxh3::xxh3_64_with_seed;
 
@@ -88,7 +88,34 @@ impl Segment {
 }
 
 /// A cache of at most some bytes.
-pub(super) type Bounded<K, V, W> = Cache<K, V, W, DefaultHashBuilder>;
+pub(super) type Bounded<K, V, W> = Cache<K, V, W, BuildHasherDefault<Hashed>>;
+
+/// Takes keys that are hashes, or numbers that nobody outside chooses.
+#[derive(Default)]
+pub(super) struct Hashed(u64);
+
+impl Hasher for Hashed {
+    fn finish(&self) -> u64 {
+        self.0
+    }
+
+    fn write(&mut self, bytes: &[u8]) {
+        bytes.iter().for_each(|byte| self.write_u64(u64::from(*byte)));
+    }
+
+    fn write_u64(&mut self, number: u64) {
+        let product = u128::from(self.0 ^ number ^ 0x9E37_79B9_7F4A_7C15) * 0xD1B5_4A32_D192_ED03_u128;
+        self.0 = (product as u64) ^ ((product >> 64) as u64);
+    }
+
+    fn write_usize(&mut self, number: usize) {
+        self.write_u64(number as u64);
+    }
+
+    fn write_isize(&mut self, number: isize) {
+        self.write_u64(number as u64);
+    }
+}
 
 /// A cache of `bytes` for entries of about `each` bytes.
 pub(super) fn bounded<K: Eq + Hash, V: Clone, W: Weighter<K, V> + Clone>(
@@ -102,17 +129,9 @@ pub(super) fn bounded<K: Eq + Hash, V: Clone, W: Weighter<K, V> + Clone>(
         .shards(SHARDS)
         .build();
     match options {
-        Ok(options) => {
-            Cache::with_options(options, weighter, DefaultHashBuilder::default(), Default::default())
-        }
+        Ok(options) => Cache::with_options(options, weighter, Default::default(), Default::default()),
         // The builder only refuses when a required number is missing.
-        Err(_) => Cache::with(
-            bytes / each,
-            bytes as u64,
-            weighter,
-            DefaultHashBuilder::default(),
-            Default::default(),
-        ),
+        Err(_) => Cache::with(bytes / each, bytes as u64, weighter, Default::default(), Default::default()),
     }
 }
 

@@ -97,8 +97,12 @@ pub(super) struct List {
 }
 
 impl List {
+    pub(super) fn new(items: Vec<Val>, lazy: bool) -> List {
+        List { items, lazy, source: None, memo: Memo::default() }
+    }
+
     pub(super) fn of(items: Vec<Val>, lazy: bool) -> Val {
-        Val::List(Arc::new(List { items, lazy, source: None, memo: Memo::default() }))
+        Val::List(Arc::new(List::new(items, lazy)))
     }
 }
 

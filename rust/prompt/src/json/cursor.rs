@@ -3,9 +3,9 @@
 //! It is as lenient as Python's `json` (`NaN`, `Infinity`, lone surrogates) and more: what it skips is
 //! only checked for closed strings and matching brackets, because the worker reads the body again.
 
-use memchr::memchr;
 use smallvec::SmallVec;
 
+use super::quote::string_end;
 use crate::PromptError;
 
 /// Arrays and objects inside one another that are followed; CPython's own `json` gives up no later.
@@ -141,21 +141,9 @@ impl<'a> Cursor<'a> {
     }
 
     /// The offset behind the string that begins at `start`.
-    ///
-    /// Looks for quotes only and then back at the backslashes before them: prose has an escape every
-    /// line, and stopping there costs more than the whole search.
     fn string_end(&self, start: usize) -> Result<usize, PromptError> {
-        let bytes = self.text.as_bytes();
-        let mut from = start + 1;
-        while let Some(offset) = memchr(b'"', &bytes[from..]) {
-            let quote = from + offset;
-            let escapes = bytes[from..quote].iter().rev().take_while(|byte| **byte == b'\\').count();
-            from = quote + 1;
-            if escapes % 2 == 0 {
-                return Ok(from);
-            }
-        }
-        Err(PromptError::Syntax { at: self.text.len(), expected: "the end of a string" })
+        string_end(self.text.as_bytes(), start + 1)
+            .ok_or(PromptError::Syntax { at: self.text.len(), expected: "the end of a string" })
     }
 
     /// What lies between here and `end`, a later place in the same text.
