@@ -30,6 +30,15 @@ enum Flow {
 pub(super) struct Run<'p> {
     pub(super) program: &'p Program,
     pub(super) state: State<'p, 'p>,
+    names: Names<'p>,
+    calls: usize,
+    out: Skeleton<'p>,
+    captures: Vec<Vec<Str>>,
+}
+
+/// What names stand for.
+struct Names<'p> {
+    program: &'p Program,
     /// Variables from outside, by name.
     globals: Vec<Option<Val>>,
     /// Names that were set, scope after scope.
@@ -42,9 +51,6 @@ pub(super) struct Run<'p> {
     floor: usize,
     loops: Vec<Loop>,
     namespaces: Vec<Vec<(Name, Val)>>,
-    calls: usize,
-    out: Skeleton<'p>,
-    captures: Vec<Vec<Str>>,
 }
 
 struct Loop {
@@ -58,9 +64,8 @@ impl<'p> Run<'p> {
         environment: &'p Environment<'static>,
         out: Skeleton<'p>,
     ) -> Run<'p> {
-        Run {
+        let names = Names {
             program,
-            state: environment.empty_state(),
             globals: vec![None; program.names.len()],
             locals: Vec::with_capacity(32),
             scope: 0,
@@ -68,16 +73,15 @@ impl<'p> Run<'p> {
             floor: 0,
             loops: Vec::new(),
             namespaces: Vec::new(),
-            calls: 0,
-            out,
-            captures: Vec::new(),
-        }
+        };
+        let state = environment.empty_state();
+        Run { program, state, names, calls: 0, out, captures: Vec::new() }
     }
 
     /// Gives a variable its value; one that the template does not name is passed over.
     pub(super) fn set_global(&mut self, name: &str, value: impl FnOnce() -> Val) {
         if let Some(at) = self.program.names.iter().position(|known| **known == *name) {
-            self.globals[at] = Some(value());
+            self.names.globals[at] = Some(value());
         }
     }
 
@@ -148,7 +152,7 @@ impl<'p> Run<'p> {
             let before = self.enter();
             let mut kept = Vec::new();
             for item in &items.items {
-                self.locals.truncate(self.scope);
+                self.names.locals.truncate(self.names.scope);
                 self.assign(&node.target, item.clone())?;
                 if self.truth(condition)? {
                     kept.push(item.clone());
@@ -161,19 +165,19 @@ impl<'p> Run<'p> {
             return self.nodes(&node.otherwise);
         }
         let before = self.enter();
-        let number = self.loops.len();
-        self.loops.push(Loop { items: Arc::clone(&items), at: 0 });
+        let number = self.names.loops.len();
+        self.names.loops.push(Loop { items: Arc::clone(&items), at: 0 });
         for (at, item) in items.items.iter().enumerate() {
-            self.locals.truncate(self.scope);
-            self.loops[number].at = at;
+            self.names.locals.truncate(self.names.scope);
+            self.names.loops[number].at = at;
             // Below the loop's other names, so that one of the same name hides it.
-            self.locals.push((self.program.loop_name, Val::Loop(number)));
+            self.names.locals.push((self.program.loop_name, Val::Loop(number)));
             self.assign(&node.target, item.clone())?;
             if self.nodes(&node.body)? == Flow::Break {
                 break;
             }
         }
-        self.loops.truncate(number);
+        self.names.loops.truncate(number);
         self.leave(before);
         Ok(Flow::On)
     }
@@ -192,20 +196,20 @@ impl<'p> Run<'p> {
 
     /// Begins a scope; gives what [`Run::leave`] needs.
     fn enter(&mut self) -> (usize, bool) {
-        let outermost = self.root.is_none();
+        let outermost = self.names.root.is_none();
         if outermost {
-            self.root = Some(self.locals.len());
+            self.names.root = Some(self.names.locals.len());
         }
-        let before = (self.scope, outermost);
-        self.scope = self.locals.len();
+        let before = (self.names.scope, outermost);
+        self.names.scope = self.names.locals.len();
         before
     }
 
     fn leave(&mut self, (scope, outermost): (usize, bool)) {
-        self.locals.truncate(self.scope);
-        self.scope = scope;
+        self.names.locals.truncate(self.names.scope);
+        self.names.scope = scope;
         if outermost {
-            self.root = None;
+            self.names.root = None;
         }
     }
 
@@ -223,21 +227,21 @@ impl<'p> Run<'p> {
             }
             Target::Member(owner, name) => {
                 let Val::Namespace(number) = self.variable(*owner)? else { return Err(Stop) };
-                set(&mut self.namespaces[number], *name, value);
+                set(&mut self.names.namespaces[number], *name, value);
             }
         }
         Ok(())
     }
 
     fn store(&mut self, name: Name, value: Val) {
-        match self.locals[self.scope..].iter_mut().find(|(known, _)| *known == name) {
+        match self.names.locals[self.names.scope..].iter_mut().find(|(known, _)| *known == name) {
             Some(local) => local.1 = value,
-            None => self.locals.push((name, value)),
+            None => self.names.locals.push((name, value)),
         }
     }
 
     fn variable(&self, name: Name) -> Ran<Val> {
-        match self.visible(name) {
+        match self.names.visible(name) {
             Some(value) => Ok(value.clone()),
             // A function has the name, and is a value that is not known here.
             None if self.program.functions.contains(&name) => Err(Stop),
@@ -245,48 +249,44 @@ impl<'p> Run<'p> {
         }
     }
 
-    /// The value of a variable that has one.
-    fn visible(&self, name: Name) -> Option<&Val> {
-        let named = |local: &&(Name, Val)| local.0 == name;
-        let local = self.locals[self.floor..].iter().rev().find(named);
-        let root = || self.locals[..self.floor.min(self.root.unwrap_or(0))].iter().rev().find(named);
-        match local.or_else(root) {
-            Some((_, value)) => Some(value),
-            None => self.globals[usize::from(name)].as_ref(),
-        }
-    }
-
     /// The value of `expr` where it stands somewhere already.
     pub(super) fn peek<'s>(&'s self, expr: &'s Expr) -> Option<&'s Val> {
-        match expr {
-            Expr::Value(value) => Some(value),
-            Expr::Variable(name) => self.visible(*name),
-            Expr::Attribute(on, name) => match self.peek(on)? {
-                Val::Map(map) => map.get(&self.program.names[usize::from(*name)]),
-                _ => None,
-            },
-            _ => None,
-        }
+        self.names.peek(expr)
     }
 
     fn emit(&mut self, text: &Str) {
-        match self.captures.last_mut() {
-            Some(capture) => push_flat(capture, text),
-            None => self.out.push(text),
-        }
+        write(&mut self.captures, &mut self.out, text);
+    }
+
+    /// Writes `expr` where it is a string that stands somewhere already.
+    fn emit_known(&mut self, expr: &'p Expr) -> bool {
+        let Some(Val::Str(text)) = self.names.peek(expr) else { return false };
+        write(&mut self.captures, &mut self.out, text);
+        true
     }
 
     fn emit_expr(&mut self, expr: &'p Expr) -> Ran<()> {
+        if self.emit_known(expr) {
+            return Ok(());
+        }
         if let Expr::Sum(terms) | Expr::Join(terms) = expr {
             let (first, rest) = terms.split_first().ok_or(Stop)?;
             // A sum that begins with a string is one only of strings, or an error.
-            if let Val::Str(text) = self.expr(first)? {
-                self.emit(&text);
+            let begun = self.emit_known(first)
+                || match self.expr(first)? {
+                    Val::Str(text) => {
+                        self.emit(&text);
+                        true
+                    }
+                    _ => false,
+                };
+            if begun {
                 for term in rest {
-                    let Val::Str(text) = self.term(term, matches!(expr, Expr::Join(_)))? else {
-                        return Err(Stop);
-                    };
-                    self.emit(&text);
+                    if !self.emit_known(term) {
+                        let text = self.term(term, matches!(expr, Expr::Join(_)))?;
+                        let Val::Str(text) = text else { return Err(Stop) };
+                        self.emit(&text);
+                    }
                 }
                 return Ok(());
             }
@@ -316,7 +316,10 @@ impl<'p> Run<'p> {
             Expr::Either(pair) => self.truth(&pair.0)? || self.truth(&pair.1)?,
             Expr::Compare(op, pair) => match (self.peek(&pair.0), self.peek(&pair.1)) {
                 (Some(a), Some(b)) => self.compare(*op, a, b)?,
-                _ => truth(self.program, &self.expr(expr)?)?,
+                _ => match (self.names.integer(&pair.0), self.names.integer(&pair.1)) {
+                    (Some(a), Some(b)) => self.compare(*op, &Val::Int(a), &Val::Int(b))?,
+                    _ => truth(self.program, &self.expr(expr)?)?,
+                },
             },
             _ => match self.peek(expr) {
                 Some(value) => truth(self.program, value)?,
@@ -416,10 +419,10 @@ impl<'p> Run<'p> {
         Ok(match on {
             Val::Map(map) => map.get(field).cloned().unwrap_or(Val::Undefined),
             Val::Namespace(number) => {
-                let found = self.namespaces[*number].iter().find(|(known, _)| *known == name);
+                let found = self.names.namespaces[*number].iter().find(|(known, _)| *known == name);
                 found.map_or(Val::Undefined, |(_, value)| value.clone())
             }
-            Val::Loop(number) => self.loops.get(*number).ok_or(Stop)?.attribute(field)?,
+            Val::Loop(number) => self.names.loops.get(*number).ok_or(Stop)?.attribute(field)?,
             Val::None | Val::Bool(_) | Val::Int(_) | Val::Str(_) => Val::Undefined,
             _ => return Err(Stop),
         })
@@ -475,8 +478,8 @@ impl<'p> Run<'p> {
             let value = self.expr(expr)?;
             set(&mut members, *name, value);
         }
-        self.namespaces.push(members);
-        Ok(Val::Namespace(self.namespaces.len() - 1))
+        self.names.namespaces.push(members);
+        Ok(Val::Namespace(self.names.namespaces.len() - 1))
     }
 
     fn call_macro(&mut self, called: &'p Macro, given: &'p [Expr], keywords: &'p [(Name, Expr)]) -> Ran<Val> {
@@ -494,7 +497,7 @@ impl<'p> Run<'p> {
         }
         self.calls += 1;
         let before = self.enter();
-        let floor = std::mem::replace(&mut self.floor, self.scope);
+        let floor = std::mem::replace(&mut self.names.floor, self.names.scope);
         // Later arguments first, as minijinja does: a default may name those behind it.
         for ((name, default), value) in called.arguments.iter().zip(values).rev() {
             let value = match (value, default) {
@@ -504,10 +507,66 @@ impl<'p> Run<'p> {
             self.store(*name, value);
         }
         let result = self.capture(&called.body)?;
-        self.floor = floor;
+        self.names.floor = floor;
         self.leave(before);
         self.calls -= 1;
         Ok(result)
+    }
+}
+
+impl Names<'_> {
+    /// The value of a variable that has one.
+    fn visible(&self, name: Name) -> Option<&Val> {
+        let named = |local: &&(Name, Val)| local.0 == name;
+        let local = self.locals[self.floor..].iter().rev().find(named);
+        let root = || self.locals[..self.floor.min(self.root.unwrap_or(0))].iter().rev().find(named);
+        match local.or_else(root) {
+            Some((_, value)) => Some(value),
+            None => self.globals[usize::from(name)].as_ref(),
+        }
+    }
+
+    /// The value of `expr` where it stands somewhere already; otherwise it is worked out with a copy.
+    fn peek<'s>(&'s self, expr: &'s Expr) -> Option<&'s Val> {
+        match expr {
+            Expr::Value(value) => Some(value),
+            Expr::Variable(name) => self.visible(*name),
+            Expr::Attribute(on, name) => match self.peek(on)? {
+                Val::Map(map) => map.get(&self.program.names[usize::from(*name)]),
+                Val::Namespace(number) => {
+                    let found = self.namespaces[*number].iter().find(|(known, _)| known == name);
+                    found.map(|(_, value)| value)
+                }
+                _ => None,
+            },
+            Expr::Item(on, key) => match self.peek(on)? {
+                Val::List(list) => list.items.get(usize::try_from(self.integer(key)?).ok()?),
+                _ => None,
+            },
+            _ => None,
+        }
+    }
+
+    /// The value of `expr` where it is an integer that needs no call.
+    fn integer(&self, expr: &Expr) -> Option<i64> {
+        match expr {
+            Expr::Minus(pair) => self.integer(&pair.0)?.checked_sub(self.integer(&pair.1)?),
+            Expr::Sum(terms) => {
+                terms.iter().try_fold(0_i64, |sum, term| sum.checked_add(self.integer(term)?))
+            }
+            Expr::Attribute(on, name) if matches!(self.peek(on), Some(Val::Loop(_))) => {
+                let Some(Val::Loop(number)) = self.peek(on) else { return None };
+                let name = &self.program.names[usize::from(*name)];
+                match self.loops.get(*number)?.attribute(name) {
+                    Ok(Val::Int(value)) => Some(value),
+                    _ => None,
+                }
+            }
+            _ => match self.peek(expr)? {
+                Val::Int(value) => Some(*value),
+                _ => None,
+            },
+        }
     }
 }
 
@@ -529,6 +588,13 @@ impl Loop {
             "nextitem" => neighbour(items.get(at + 1)),
             _ => Err(Stop),
         }
+    }
+}
+
+fn write(captures: &mut [Vec<Str>], out: &mut Skeleton<'_>, text: &Str) {
+    match captures.last_mut() {
+        Some(capture) => push_flat(capture, text),
+        None => out.push(text),
     }
 }
 
