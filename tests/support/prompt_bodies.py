@@ -68,6 +68,44 @@ def called(arguments: str, **fields: object) -> list[Message]:
     return [USER, said("assistant", None, tool_calls=[call]), reply("ok")]
 
 
+NESTED: Message = {
+    "type": "function",
+    "function": {
+        "name": "book",
+        "description": "Multi\nline: \"quotes\", \\ and {{ braces }} {% raw %}",
+        "strict": True,
+        "parameters": {
+            "$defs": {"leg": {"type": "object", "properties": {"to": {"type": "string", "pattern": "^\\w+$"}}}},
+            "type": "object",
+            "properties": {
+                "legs": {"type": "array", "items": {"$ref": "#/$defs/leg"}, "minItems": 1, "default": [{"to": "x"}]},
+                "who": {"anyOf": [{"type": "string"}, {"type": "null"}], "default": None},
+                "price": {"type": "number", "exclusiveMinimum": 0.1, "examples": [1.50, 1e-7, 123456789012345680.0]},
+                "kind": {"type": ["string", "integer"], "enum": ["a", 1, -1.0, True]},
+                "nested": {
+                    "type": "object",
+                    "properties": {"deep": {"type": "object", "properties": {"deeper": {"type": "boolean"}}}},
+                    "required": ["deep"],
+                },
+            },
+        },
+    },
+}
+IMAGE = {"type": "image_url", "image_url": {"url": "https://localhost/a.png"}}
+THOUGHT = "<think>\nHm, 12 + 30.\n</think>\n\n42."
+
+
+def call(name: str, arguments: object, **fields: object) -> Message:
+    return {"id": f"call_{name}", "type": "function", "function": {"name": name, "arguments": arguments}, **fields}
+
+
+def answered(*turns: Message, **fields: object) -> list[Message]:
+    """A conversation whose last message is the assistant's."""
+    return [SYSTEM, USER, said("assistant", "The answer is", **fields), *turns]
+
+
+CONTINUE: dict[str, Any] = {"continue_final_message": True, "add_generation_prompt": False}
+
 BODIES = [
     chat("one message", [USER]),
     chat("system and user", [SYSTEM, USER]),
@@ -122,6 +160,113 @@ BODIES = [
     chat("documents", [USER], documents=[{"title": "t", "text": "x"}]),
     chat("special tokens added", [USER], add_special_tokens=True),
     chat("other fields", [{**USER, "extra": 1}], temperature=0.5, stop=["a"], user="u", cache_salt="s", x=1),
+    chat("nested tools", [SYSTEM, USER], tools=[NESTED, TOOL, BARE]),
+    chat("chosen tool", [USER], tools=[BARE], tool_choice={"type": "function", "function": {"name": "ping"}}),
+    chat("no tool chosen", [USER], tools=[BARE], tool_choice="none"),
+    chat("tool without parameters", [USER], tools=[{"type": "function", "function": {"name": "f", "description": ""}}]),
+    chat("tool with empty parameters", [USER], tools=[{"type": "function", "function": {"name": "f", "parameters": {}}}]),
+    chat(
+        "parallel calls",
+        [
+            SYSTEM,
+            USER,
+            said("assistant", None, tool_calls=[call("a", '{"x": 1}'), call("b", '{"y": [1, {"z": null}]}')]),
+            said("tool", "A", tool_call_id="call_a"),
+            said("tool", '{"b": true}', tool_call_id="call_b"),
+            said("assistant", "Done."),
+            user("Thanks"),
+        ],
+        tools=[TOOL, BARE],
+    ),
+    chat("calls of several turns", [*called("{}"), *called('{"a": "b"}'), USER], tools=[BARE]),
+    chat("empty text and a call", [USER, said("assistant", "", tool_calls=[CALL]), reply("ok")], tools=[TOOL]),
+    chat("arguments null", [USER, said("assistant", "", tool_calls=[call("f", None)]), reply("ok")]),
+    chat("arguments broken", called('{"a": ')),
+    chat("arguments not JSON", called("a: 1")),
+    chat("arguments with a tail", called('{"a": 1} x')),
+    chat("arguments true", called("true")),
+    chat("arguments null text", called("null")),
+    chat("arguments with space", called(' \n{"b": "\\n\\t\\"", "a": "<tool_call>"}\n ')),
+    chat("arguments with big numbers", called('{"n": 123456789012345678901234567890, "m": -9223372036854775809}')),
+    chat("arguments nested", called('{"a": {"b": {"c": [[], {}, [{"d": "e"}]]}}, "s": "日本 \\u65e5 😀"}')),
+    chat("arguments as an object", [USER, said("assistant", "", tool_calls=[call("f", {"a": 1})]), reply("ok")]),
+    chat("call of another type", [USER, said("assistant", "", tool_calls=[call("f", "{}", type="custom")])]),
+    chat("reply in parts", [USER, said("assistant", None, tool_calls=[CALL]), reply(PARTS), USER]),
+    chat("reply without parts", [USER, said("assistant", None, tool_calls=[CALL]), reply([]), USER]),
+    chat("named reply", [USER, said("assistant", None, tool_calls=[CALL]), {**reply("x"), "name": "get_weather"}]),
+    chat("reply of JSON", [USER, said("assistant", None, tool_calls=[CALL]), reply('{"t": 18.0, "u": "C"}')]),
+    chat("reply without a call", [USER, reply("x"), USER]),
+    chat("thinking on", [SYSTEM, USER], chat_template_kwargs={"enable_thinking": True}),
+    chat("thinking off", [SYSTEM, USER], chat_template_kwargs={"enable_thinking": False, "thinking": False}),
+    chat("thinking by another name", [USER], chat_template_kwargs={"thinking": True, "thinking_mode": "on"}),
+    chat("thoughts in the text", [USER, said("assistant", THOUGHT), USER]),
+    chat("thoughts of several turns", [USER, said("assistant", THOUGHT), USER, said("assistant", THOUGHT), USER]),
+    chat(
+        "reasoning and a call",
+        [USER, said("assistant", "", reasoning="I call.\n", tool_calls=[CALL]), reply("18"), said("assistant", "18."), USER],
+        tools=[TOOL],
+    ),
+    chat("empty reasoning", [USER, said("assistant", "42", reasoning=""), USER]),
+    chat("both reasonings", [USER, said("assistant", "42", reasoning="a", reasoning_content="b"), USER]),
+    chat("reasoning of a user", [{**USER, "reasoning": "x"}, said("assistant", "y", reasoning="z")]),
+    chat("effort none", [USER], reasoning_effort="none"),
+    chat("effort high", [SYSTEM, USER], reasoning_effort="high", chat_template_kwargs={"enable_thinking": False}),
+    chat("effort as a keyword", [USER], chat_template_kwargs={"reasoning_effort": "medium"}),
+    chat("effort null", [USER], reasoning_effort=None, chat_template_kwargs={"enable_thinking": None}),
+    chat("keyword auto", [USER], chat_template_kwargs={"tool_choice": "auto", "custom": "auto"}),
+    chat("keyword of the renderer", [USER], chat_template_kwargs={"add_generation_prompt": False, "tools": []}),
+    chat("keyword that is a global", [USER], chat_template_kwargs={"range": 1, "namespace": "x", "dict": {}}),
+    chat("keyword that is a token", [USER], chat_template_kwargs={"bos_token": "<b>", "eos_token": "<e>"}),
+    chat("keyword date", [SYSTEM, USER], chat_template_kwargs={"date_string": "26 Jul 2024", "today": "x"}),
+    chat("keywords empty", [USER], chat_template_kwargs={}),
+    chat("documents with parts", [SYSTEM, USER], documents=[{"title": "a", "text": "é\n"}, {"text": "", "x": "y"}]),
+    chat("no documents", [USER], documents=[]),
+    chat("documents as a keyword", [USER], chat_template_kwargs={"documents": [{"text": "x"}]}),
+    chat("continued", answered(), **CONTINUE),
+    chat("continued with space", [USER, said("assistant", "  The answer is \n\n ")], **CONTINUE),
+    chat("continued parts", [USER, said("assistant", [{"type": "text", "text": "a "}, {"type": "text", "text": "b"}])], **CONTINUE),
+    chat("continued user", [SYSTEM, USER], **CONTINUE),
+    chat("continued empty", [USER, said("assistant", "")], **CONTINUE),
+    chat("continued null", [USER, said("assistant", None)], **CONTINUE),
+    chat("continued call", [USER, said("assistant", "x", tool_calls=[CALL])], tools=[TOOL], **CONTINUE),
+    chat("continued with thoughts", [USER, said("assistant", THOUGHT)], **CONTINUE),
+    chat("continued with a tag", [USER, said("assistant", "CONTINUE_FINAL_MESSAGE_TAG x")], **CONTINUE),
+    chat("continued and prompted", answered(), continue_final_message=True),
+    chat("not prompted", answered(), add_generation_prompt=False),
+    chat("prompted twice", answered()),
+    chat("flags as numbers", [USER], add_generation_prompt=0, add_special_tokens=1),
+    chat("flags as words", answered(), add_generation_prompt="off", continue_final_message="yes"),
+    chat("developer in parts", [said("developer", PARTS), USER, said("developer", "More.")]),
+    chat("developer and system", [said("developer", "D."), said("system", "S."), USER]),
+    chat("empty developer", [said("developer", ""), USER, said("developer", "x")]),
+    chat("named developer", [said("developer", "Be brief.", name="dev"), USER]),
+    chat("system later", [USER, said("assistant", "x"), SYSTEM, USER]),
+    chat("system only", [SYSTEM]),
+    chat("assistant only", [said("assistant", "x")]),
+    chat("assistant first", [said("assistant", "Hi."), USER]),
+    chat("users in a row", [USER, USER]),
+    chat("system in parts", [said("system", PARTS), USER]),
+    chat("assistant in parts", [USER, said("assistant", PARTS), user(PARTS)]),
+    chat("input and output parts", [user([{"type": "input_text", "text": "a"}]), said("assistant", [{"type": "output_text", "text": "b"}]), USER]),
+    chat("thinking part", [USER, said("assistant", [{"type": "thinking", "thinking": "hm"}, {"type": "text", "text": "b"}]), USER]),
+    chat("part of an unknown type", [user([{"type": "what", "text": "a"}])]),
+    chat("part with another field", [user([{"type": "text", "text": "a", "extra": 1}])]),
+    chat("part without a type", [user([{"text": "a"}])]),
+    chat("null part", [user([{"type": "text", "text": None}, {"type": "text", "text": "b"}])]),
+    chat("image", [user([{"type": "text", "text": "see"}, IMAGE])]),
+    chat("named assistant", [USER, said("assistant", "hi", name="bob"), said("user", "x", name="")]),
+    chat("unknown role with a call", [USER, said("function", "x", name="f"), USER]),
+    chat("billing header alone", [said("system", "x-anthropic-billing-header: cch=1"), USER]),
+    chat("billing header in parts", [said("system", [{"type": "text", "text": "x-anthropic-billing-header: a\nb"}, {"type": "text", "text": "c"}]), USER]),
+    chat("billing header of a user", [user("x-anthropic-billing-header: cch=1;\nRules.")]),
+    chat("braces and tags", [user("{{ x }} {% if %} {# c #} <|tool|> [INST] </s> <s> <think> </think>")]),
+    chat("white space around", [said("system", "\n s \n"), user("\n\n u \t"), said("assistant", " a \n\n"), user(" ")]),
+    chat("line ends", [user("a\r\nb\rc\u2028d\u0085e")]),
+    chat("long text", [said("system", "Rules. " * 300), user("x" * 2000)]),
+    chat("many turns with calls", [SYSTEM, *called("{}") * 3, said("assistant", "end"), USER], tools=[TOOL, BARE]),
+    chat("odd fields of a message", [{**USER, "tool_calls": [], "tool_call_id": "x", "refusal": None, "audio": None}]),
+    chat("assistant with nulls", [USER, said("assistant", "x", tool_calls=None, refusal=None, function_call=None), USER]),
+    chat("ids for reuse", [USER], kv_transfer_params={"prompt_token_ids": [1, 2, 3]}),
     (
         "escapes",
         "chat",

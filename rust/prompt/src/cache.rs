@@ -20,6 +20,7 @@ use quick_cache::Weighter;
 use warmroute_core::block::{BlockHash, BlockHasher, Namespace};
 
 use crate::encode::Encoder;
+use crate::python::UNLIKE_PYTHON;
 use crate::template::{ChatTemplate, ContentFormat};
 use crate::{Body, Refused, chat};
 use program::Program;
@@ -222,7 +223,11 @@ impl Cache {
                 continue;
             }
             self.counters.text_misses.add(piece.length);
-            let ids = encoder.encode(&piece.text()?, false).ok()?;
+            let text = piece.text()?;
+            if text.contains(UNLIKE_PYTHON) {
+                return None;
+            }
+            let ids = encoder.encode(&text, false).ok()?;
             let ids = match piece.begins {
                 None => &ids[..],
                 // The token that the piece begins with belongs to the one before.

@@ -1,8 +1,13 @@
 //! A chat body as its template is given it: what vLLM makes of messages, tools and options before it
 //! renders them. The rules are those of vLLM 0.32.
+//!
+//! Bodies of `/v1/responses` and `/v1/messages` are first written as the chat that vLLM makes of them.
 
+mod anthropic;
 mod content;
+mod continued;
 mod message;
+mod responses;
 mod system;
 mod tools;
 
@@ -10,80 +15,153 @@ use std::borrow::Cow;
 
 use minijinja::Value;
 
+pub(crate) use anthropic::{Effort, anthropic};
+use continued::Continued;
 pub(crate) use message::message;
+pub(crate) use responses::responses;
 use system::without_developer;
 pub(crate) use tools::tools;
 
 use crate::json::{Cursor, to_value, unescape};
 use crate::template::{ChatTemplate, ContentFormat};
-use crate::{Body, Refused};
+use crate::{Body, Endpoint, Refused, python};
 
-/// The variables of the template for `body`, except for the tokenizer's named tokens.
+/// What a body asks to be rendered, in the same form for every endpoint that has chats.
+pub(crate) struct Request<'a> {
+    /// Each normalised by itself.
+    messages: Vec<Value>,
+    /// `None` where the request brings none; a list of none is something else to a template.
+    tools: Option<Value>,
+    options: Options<'a>,
+}
+
+/// What is rendered, and how the text is cut.
+pub(crate) struct Rendering {
+    /// The variables of the template, except for the tokenizer's named tokens.
+    pub(crate) variables: Vec<(String, Value)>,
+    /// Where the text is cut.
+    pub(crate) continued: Option<Continued>,
+}
+
+/// Whether the template is given tools; a response with an empty list has none.
+pub(crate) fn has_tools(body: &Body<'_>) -> bool {
+    let is_response = body.endpoint() == Endpoint::Responses;
+    body.tools().is_some_and(|raw| !is_response || elements(raw).is_ok_and(|tools| !tools.is_empty()))
+}
+
+/// What `body` asks of a template that takes content in `format`.
 ///
 /// # Errors
 /// [`Refused`] for media, for what the worker would refuse, and for options that change the prompt in ways
 /// that are not followed here.
-pub(crate) fn variables(
-    body: &Body<'_>,
-    template: &ChatTemplate,
-    format: ContentFormat,
-) -> Result<Vec<(String, Value)>, Refused> {
-    let mut variables = settings(body)?;
-    let messages = body.messages().map_err(|_| Refused::Messages)?;
-    let messages = elements(messages)?.into_iter().map(|raw| message(raw, format));
-    let messages = all(messages.collect::<Result<_, _>>()?, template)?;
-    variables.push(("messages".to_owned(), messages));
-    variables.push(("tools".to_owned(), body.tools().map_or(Ok(Value::from(())), tools)?));
-    Ok(variables)
+pub(crate) fn read<'a>(body: &Body<'a>, format: ContentFormat) -> Result<Request<'a>, Refused> {
+    let messages = elements(body.messages().map_err(|_| Refused::Messages)?)?;
+    let messages = messages.into_iter().map(|raw| message(raw, format)).collect::<Result<_, _>>()?;
+    let tools = body.tools().map(tools).transpose()?;
+    Ok(Request { messages, tools, options: Options::of(body)? })
 }
 
-/// The variables of `body` but its messages and tools.
+/// The variables of the chat `body` but its messages and tools.
 ///
 /// # Errors
-/// As [`variables`].
+/// As [`read`], and [`Refused::FinalMessage`] where the final message is to be continued.
 pub(crate) fn settings(body: &Body<'_>) -> Result<Vec<(String, Value)>, Refused> {
-    let options = body.render_options();
-    if options.chat_template.is_some() {
-        return Err(Refused::OwnTemplate);
-    }
-    if options.truncate_prompt_tokens.is_some() {
-        return Err(Refused::Truncated);
-    }
-    if body.continue_final_message() {
-        return Err(Refused::FinalMessage);
-    }
-    let mut variables = Vec::new();
-    let keywords = body.chat_template_kwargs().map(Members::of).transpose()?;
-    if let Some(raw) = options.reasoning_effort {
-        variables.push(("reasoning_effort".to_owned(), to_value(raw)?));
-        // A template that can think does so when effort is asked for, unless the request says otherwise.
-        if keywords.as_ref().is_none_or(|keywords| keywords.raw("enable_thinking").is_none()) {
-            variables.push(("enable_thinking".to_owned(), Value::from(raw != "\"none\"")));
+    let options = Options::of(body)?;
+    if options.continues { Err(Refused::FinalMessage) } else { options.variables() }
+}
+
+/// What a request says besides its messages and tools; values are raw.
+struct Options<'a> {
+    effort: Option<&'a str>,
+    documents: Option<&'a str>,
+    keywords: Option<&'a str>,
+    prompts: bool,
+    continues: bool,
+}
+
+impl<'a> Options<'a> {
+    /// Those of a chat.
+    fn of(body: &Body<'a>) -> Result<Options<'a>, Refused> {
+        let options = body.render_options();
+        if options.kv_transfer_params.is_some_and(|raw| raw.contains("prompt_token_ids")) {
+            return Err(Refused::ReusedIds);
         }
+        if options.truncate_prompt_tokens.is_some() {
+            return Err(Refused::Truncated);
+        }
+        if options.chat_template.is_some() {
+            return Err(Refused::OwnTemplate);
+        }
+        if !body.has_plain_flags() {
+            return Err(Refused::Option);
+        }
+        Ok(Options {
+            effort: options.reasoning_effort,
+            documents: options.documents,
+            keywords: body.chat_template_kwargs(),
+            prompts: body.add_generation_prompt(),
+            continues: body.continue_final_message(),
+        })
     }
-    for (name, raw) in keywords.into_iter().flatten() {
-        add_keyword(name, raw, &mut variables)?;
+
+    fn variables(&self) -> Result<Vec<(String, Value)>, Refused> {
+        let mut variables = Vec::new();
+        let keywords = self.keywords.map(Members::of).transpose().map_err(|_| Refused::Keywords)?;
+        if let Some(raw) = self.effort {
+            variables.push(("reasoning_effort".to_owned(), to_value(raw)?));
+            // A template that can think does so when effort is asked for, unless the request says otherwise.
+            if keywords.as_ref().is_none_or(|keywords| keywords.raw("enable_thinking").is_none()) {
+                variables.push(("enable_thinking".to_owned(), Value::from(raw != "\"none\"")));
+            }
+        }
+        if let Some(raw) = self.documents {
+            variables.push(("documents".to_owned(), to_value(raw)?));
+        }
+        for (name, raw) in keywords.into_iter().flatten() {
+            add_keyword(name, raw, &mut variables)?;
+        }
+        if !variables.iter().any(|(name, _)| name == "documents") {
+            variables.push(("documents".to_owned(), Value::from(())));
+        }
+        variables.push(("add_generation_prompt".to_owned(), Value::from(self.prompts)));
+        Ok(variables)
     }
-    let optional = |raw: Option<&str>| raw.map_or(Ok(Value::from(())), to_value);
-    variables.push(("documents".to_owned(), optional(options.documents)?));
-    variables.push(("add_generation_prompt".to_owned(), Value::from(body.add_generation_prompt())));
-    Ok(variables)
+}
+
+impl Request<'_> {
+    /// The variables of `template`.
+    ///
+    /// # Errors
+    /// As [`read`].
+    pub(crate) fn rendering(self, template: &ChatTemplate) -> Result<Rendering, Refused> {
+        let mut variables = self.options.variables()?;
+        let mut messages = all(self.messages, template)?;
+        let continued = match self.options.continues {
+            false => None,
+            true if self.options.prompts || !template.mentions_content() => {
+                return Err(Refused::FinalMessage);
+            }
+            true => Some(Continued::mark(&mut messages)?),
+        };
+        variables.push(("messages".to_owned(), python::list(messages)));
+        variables.push(("tools".to_owned(), self.tools.unwrap_or(Value::from(()))));
+        Ok(Rendering { variables, continued })
+    }
 }
 
 /// The messages of a conversation, each normalised by itself, as the template is given them.
-pub(crate) fn all(messages: Vec<Value>, template: &ChatTemplate) -> Result<Value, Refused> {
+pub(crate) fn all(messages: Vec<Value>, template: &ChatTemplate) -> Result<Vec<Value>, Refused> {
     if messages.is_empty() {
         return Err(Refused::Messages);
     }
-    Ok(Value::from(if template.knows_developer() { messages } else { without_developer(messages) }))
+    Ok(if template.knows_developer() { messages } else { without_developer(messages) })
 }
 
 /// Names that `chat_template_kwargs` may not give a value here: they are arguments of the renderer.
-const RESERVED: [&str; 13] = [
+const RESERVED: [&str; 12] = [
     "messages",
     "conversation",
     "tools",
-    "documents",
     "chat_template",
     "tokenize",
     "padding",
@@ -94,12 +172,26 @@ const RESERVED: [&str; 13] = [
     "return_assistant_tokens_mask",
     "tokenizer_kwargs",
 ];
+/// Names that the worker drops: the request's own fields come first, and Jinja's functions are no variables.
+const DROPPED: [&str; 8] = [
+    "add_generation_prompt",
+    "continue_final_message",
+    "range",
+    "dict",
+    "lipsum",
+    "cycler",
+    "joiner",
+    "namespace",
+];
 
 /// Adds one of the request's own variables; one that is null or "auto" counts as not given, and what the
 /// request says in a field of its own comes first.
 fn add_keyword(name: Cow<'_, str>, raw: &str, variables: &mut Vec<(String, Value)>) -> Result<(), Refused> {
     if RESERVED.contains(&&*name) {
         return Err(Refused::Keywords);
+    }
+    if DROPPED.contains(&&*name) {
+        return Ok(());
     }
     let given = raw != "null" && raw != "\"auto\"";
     if given && !variables.iter().any(|(known, _)| *known == name) {
@@ -131,6 +223,11 @@ impl<'a> Members<'a> {
             }
         }
         Ok(Members(members))
+    }
+
+    /// Whether there are none.
+    fn is_empty(&self) -> bool {
+        self.0.is_empty()
     }
 
     /// The raw value of `name`, also where it is null.

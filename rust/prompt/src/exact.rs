@@ -6,6 +6,7 @@ use std::sync::Arc;
 use minijinja::Value;
 
 use crate::cache::{self, Cache, CacheStats, Seen};
+use crate::chat::Effort;
 use crate::completion::Completion;
 use crate::encode::Encoder;
 use crate::folder::{Folder, Template};
@@ -146,7 +147,7 @@ impl Exact {
     /// As [`Exact::ids`].
     pub fn text(&self, body: &Body<'_>) -> Result<String, Refused> {
         match body.endpoint() {
-            Endpoint::ChatCompletions => self.render(body),
+            Endpoint::ChatCompletions | Endpoint::Responses | Endpoint::Messages => self.render(body),
             Endpoint::Completions => match completion(body) {
                 _ if body.render_options().truncate_prompt_tokens.is_some() => Err(Refused::Truncated),
                 Ok(Some(Completion::Text(raw))) => {
@@ -155,14 +156,14 @@ impl Exact {
                 }
                 _ => Err(Refused::Prompt),
             },
-            Endpoint::Responses | Endpoint::Messages => Err(Refused::Item),
         }
     }
 
     /// The template for `body`, and its number.
     fn template(&self, body: &Body<'_>) -> Result<(usize, &ChatTemplate), Refused> {
         let named = |name: &str| self.templates.iter().position(|(known, _)| known == name);
-        let with_tools = body.tools().and_then(|_| named("tool_use"));
+        let has_tools = chat::has_tools(body);
+        let with_tools = has_tools.then(|| named("tool_use")).flatten();
         let number = with_tools.or_else(|| named(Template::DEFAULT)).ok_or(Refused::NoTemplate)?;
         Ok((number, &self.templates[number].1))
     }
@@ -170,8 +171,53 @@ impl Exact {
     fn render(&self, body: &Body<'_>) -> Result<String, Refused> {
         let (_, template) = self.template(body)?;
         let format = self.content_format.unwrap_or(template.content_format());
+        let request = match body.endpoint() {
+            Endpoint::Responses => chat::responses(body, format)?,
+            Endpoint::Messages => {
+                let effort = match Effort::of(body)? {
+                    Effort::Given(effort) => effort,
+                    Effort::Disabled => Some(self.effort_of_none(template, format)?),
+                };
+                chat::anthropic(body, template, format, effort)?
+            }
+            _ => chat::read(body, format)?,
+        };
+        self.fill(template, request)
+    }
+
+    fn fill(&self, template: &ChatTemplate, request: chat::Request<'_>) -> Result<String, Refused> {
+        let chat::Rendering { variables, continued } = request.rendering(template)?;
         let tokens =
             self.named_tokens.iter().map(|(name, token)| (name.clone(), Value::from(token.as_str())));
-        template.render(Value::from_pairs(tokens.chain(chat::variables(body, template, format)?)))
+        let text = template.render(Value::from_pairs(tokens.chain(variables)))?;
+        continued.map_or(Ok(text.clone()), |continued| continued.cut(&text))
+    }
+
+    /// The effort, raw, by which vLLM asks `template` not to think: "low" where "none" is refused or means no less
+    /// than another.
+    fn effort_of_none(
+        &self,
+        template: &ChatTemplate,
+        format: ContentFormat,
+    ) -> Result<&'static str, Refused> {
+        let trial = |effort: &str| {
+            let messages = r#"[{"role": "user", "content": "Hi"}]"#;
+            let body = format!(r#"{{"messages": {messages}, "reasoning_effort": {effort}}}"#);
+            let body =
+                Body::parse(Endpoint::ChatCompletions, body.as_bytes()).map_err(|_| Refused::Option)?;
+            match self.fill(template, chat::read(&body, format)?) {
+                Ok(text) => Ok(Some(text)),
+                Err(Refused::Raised) => Ok(None),
+                Err(other) => Err(other),
+            }
+        };
+        let (none, low) = (r#""none""#, r#""low""#);
+        let Some(text) = trial(none)? else { return Ok(low) };
+        for effort in [low, r#""medium""#, r#""high""#, r#""xhigh""#, r#""max""#] {
+            if trial(effort)?.as_ref() == Some(&text) {
+                return Ok(low);
+            }
+        }
+        Ok(none)
     }
 }

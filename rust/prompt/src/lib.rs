@@ -21,6 +21,7 @@ mod json;
 mod ladder;
 mod openai;
 mod prompter;
+mod python;
 mod refused;
 mod sample;
 mod template;

@@ -76,6 +76,15 @@ pub(crate) struct RenderOptions<'a> {
     pub(crate) truncate_prompt_tokens: Option<&'a str>,
     pub(crate) documents: Option<&'a str>,
     pub(crate) reasoning_effort: Option<&'a str>,
+    pub(crate) kv_transfer_params: Option<&'a str>,
+    /// Of a response: what it goes on from, its effort, how it is cut.
+    pub(crate) previous_response_id: Option<&'a str>,
+    pub(crate) previous_input_messages: Option<&'a str>,
+    pub(crate) reasoning: Option<&'a str>,
+    pub(crate) truncation: Option<&'a str>,
+    /// Of an Anthropic message: its effort.
+    pub(crate) output_config: Option<&'a str>,
+    pub(crate) thinking: Option<&'a str>,
 }
 
 impl<'a> Fields<'a> {
@@ -103,6 +112,13 @@ impl<'a> Fields<'a> {
             "truncate_prompt_tokens" => &mut self.options.truncate_prompt_tokens,
             "documents" => &mut self.options.documents,
             "reasoning_effort" => &mut self.options.reasoning_effort,
+            "kv_transfer_params" => &mut self.options.kv_transfer_params,
+            "previous_response_id" => &mut self.options.previous_response_id,
+            "previous_input_messages" => &mut self.options.previous_input_messages,
+            "reasoning" => &mut self.options.reasoning,
+            "truncation" => &mut self.options.truncation,
+            "output_config" => &mut self.options.output_config,
+            "thinking" => &mut self.options.thinking,
             _ => return None,
         })
     }
@@ -255,12 +271,23 @@ impl<'a> Body<'a> {
         self.fields.continue_final_message == Some("true")
     }
 
-    /// `add_special_tokens`: where it is absent, a completion adds them and a chat does not.
+    /// `add_special_tokens`: where it is absent, a completion adds them and a chat does not. vLLM adds them to a
+    /// response and does not to an Anthropic message, whatever the request says.
     pub fn add_special_tokens(&self) -> bool {
-        match self.fields.add_special_tokens {
-            Some(raw) => raw == "true",
-            None => self.endpoint == Endpoint::Completions,
+        match (self.endpoint, self.fields.add_special_tokens) {
+            (Endpoint::Completions, None) | (Endpoint::Responses, _) => true,
+            (Endpoint::Messages, _) => false,
+            (_, raw) => raw == Some("true"),
         }
+    }
+
+    /// Whether every flag of the rendering is `true`, `false` or absent. The worker takes numbers and words, too.
+    pub(crate) fn has_plain_flags(&self) -> bool {
+        let fields = &self.fields;
+        [fields.add_generation_prompt, fields.continue_final_message, fields.add_special_tokens]
+            .into_iter()
+            .flatten()
+            .all(|raw| raw == "true" || raw == "false")
     }
 
     /// What else changes how a chat is rendered.

@@ -1,15 +1,16 @@
 //! Chat templates, rendered as Hugging Face renders them.
 
+mod clock;
 mod dumps;
-mod float;
+mod filters;
 mod format;
 
 use minijinja::syntax::SyntaxConfig;
 use minijinja::value::{Value, ValueKind};
 use minijinja::{AutoEscape, Environment, Error, ErrorKind, Output, State};
-use minijinja_contrib::pycompat::unknown_method_callback;
 
-use crate::Refused;
+use crate::python::{UNLIKE_PYTHON, odd_float, write_repr};
+use crate::{Refused, python};
 pub use format::ContentFormat;
 
 /// One compiled chat template.
@@ -18,6 +19,8 @@ pub(crate) struct ChatTemplate {
     environment: Environment<'static>,
     content_format: ContentFormat,
     knows_developer: bool,
+    mentions_content: bool,
+    wants_system_first: Option<bool>,
 }
 
 const NAME: &str = "chat";
@@ -29,14 +32,27 @@ impl ChatTemplate {
     /// What is wrong with the template.
     pub(crate) fn compile(source: &str) -> Result<ChatTemplate, String> {
         let source = source.replace("\r\n", "\n").replace('\r', "\n");
-        let source = plain_generation_blocks(&source);
+        let plain = plain_generation_blocks(&source);
+        let (marks_generation, source) = (plain != source, plain);
         let knows_developer = source.contains("\"developer\"") || source.contains("'developer'");
+        let mentions_content = source.contains("content");
         let syntax = SyntaxConfig::builder().trim_blocks(true).lstrip_blocks(true).build();
         let syntax = syntax.map_err(|error| error.to_string())?;
         let content_format = format::detect(&source, &syntax);
         let mut environment = environment(syntax);
+        if escapes(&source) {
+            environment.remove_filter("safe");
+        }
         environment.add_template_owned(NAME, source).map_err(|error| error.to_string())?;
-        Ok(ChatTemplate { environment, content_format, knows_developer })
+        let wants_system_first =
+            if marks_generation { Some(true) } else { wants_system_first(environment.clone()) };
+        Ok(ChatTemplate {
+            environment,
+            content_format,
+            knows_developer,
+            mentions_content,
+            wants_system_first,
+        })
     }
 
     /// How the template takes the content of messages.
@@ -59,44 +75,120 @@ impl ChatTemplate {
         self.environment.get_template(NAME).ok().map(|template| template.source().to_owned())
     }
 
+    /// Whether the template names the content of messages, without which none can be continued.
+    pub(crate) fn mentions_content(&self) -> bool {
+        self.mentions_content
+    }
+
+    /// Whether vLLM takes the template to refuse a system message that is not the first: it then moves those of an
+    /// Anthropic message to the front. `None` where its trial cannot be repeated here.
+    pub(crate) fn wants_system_first(&self) -> Option<bool> {
+        self.wants_system_first
+    }
+
     /// The text for `context`.
     ///
     /// # Errors
     /// [`Refused`] where the template raises, or uses what is not the same here as in Python.
     pub(crate) fn render(&self, context: Value) -> Result<String, Refused> {
-        // The error's text may quote the prompt: it goes no further.
-        let failed = |_| Refused::Template;
-        self.environment.get_template(NAME).and_then(|template| template.render(context)).map_err(failed)
+        let text = self
+            .environment
+            .get_template(NAME)
+            .and_then(|template| template.render(context))
+            .map_err(|error| refusal(&error))?;
+        if text.contains(UNLIKE_PYTHON) { Err(Refused::Template) } else { Ok(text) }
     }
 }
 
-/// What Hugging Face's environment has. `strftime_now` is not in it: the date would be the worker's.
+/// Whether the filter `safe` may do more than mark a text: what is safe escapes what is added to it.
+fn escapes(source: &str) -> bool {
+    let mut sums = source.split('+').map(str::trim);
+    let is_marked =
+        |rest: &str| rest.trim_start().strip_prefix("safe").is_some_and(|rest| !continues_name(rest));
+    let adds_to = |filter: &str| {
+        let rest = filter.trim_start().trim_start_matches("safe").trim_start();
+        rest.starts_with(['+', '%', '*', '.', '|', '['])
+    };
+    let marked: Vec<&str> = source.split('|').skip(1).filter(|rest| is_marked(rest)).collect();
+    // A variable that is set to one may be added to later.
+    let variables = source.split("{%").filter(|tag| {
+        let tag = tag.split("%}").next().unwrap_or_default();
+        tag.trim_start_matches('-').trim_start().starts_with("set ") && tag.split('|').skip(1).any(is_marked)
+    });
+    let names: Vec<&str> =
+        variables.filter_map(|tag| tag.split("set ").nth(1)?.split('=').next()).map(str::trim).collect();
+    let added = |term: &str| names.iter().any(|name| term.ends_with(name) || term.starts_with(name));
+    marked.iter().any(|filter| adds_to(filter)) || sums.any(added)
+}
+
+fn continues_name(rest: &str) -> bool {
+    rest.starts_with(|char: char| char.is_alphanumeric() || char == '_')
+}
+
+/// vLLM's trial: a conversation with a system message in the middle, in an environment without Hugging Face's
+/// functions, so that a template that calls one fails in it.
+fn wants_system_first(mut environment: Environment<'static>) -> Option<bool> {
+    environment.remove_global("raise_exception");
+    environment.remove_global("strftime_now");
+    let message = |role: &str| python::map([("role", Value::from(role)), ("content", Value::from("t"))]);
+    let messages = ["system", "user", "system", "user"].map(message).to_vec();
+    let context =
+        python::map([("messages", python::list(messages)), ("add_generation_prompt", Value::from(false))]);
+    match environment.get_template(NAME).and_then(|template| template.render(context)) {
+        Ok(_) => Some(false),
+        Err(error) if matches!(error.kind(), ErrorKind::UnknownFunction | ErrorKind::UndefinedError) => {
+            Some(true)
+        }
+        Err(_) => None,
+    }
+}
+
+/// Why a rendering failed. The error's text may quote the prompt: it goes no further.
+fn refusal(error: &Error) -> Refused {
+    let mut cause: Option<&dyn std::error::Error> = Some(error);
+    while let Some(error) = cause {
+        match error.downcast_ref::<Error>().and_then(Error::detail) {
+            Some(RAISED) => return Refused::Raised,
+            Some(clock::CLOCK) => return Refused::Clock,
+            _ => cause = error.source(),
+        }
+    }
+    Refused::Template
+}
+
+const RAISED: &str = "the template raises an error";
+
+/// What Hugging Face's environment has.
 fn environment(syntax: SyntaxConfig) -> Environment<'static> {
     let mut environment = Environment::new();
     environment.set_syntax(syntax);
     environment.set_auto_escape_callback(|_| AutoEscape::None);
-    environment.set_unknown_method_callback(unknown_method_callback);
     environment.set_formatter(write_expression);
+    filters::add(&mut environment);
     environment.add_filter("tojson", dumps::tojson);
-    environment.add_test("iterable", |value: &Value| !value.is_none() && value.try_iter().is_ok());
-    environment.add_function("raise_exception", |message: String| -> Result<Value, Error> {
-        Err(Error::new(ErrorKind::InvalidOperation, message))
+    environment.add_function("strftime_now", clock::strftime_now);
+    environment.add_function("raise_exception", |_message: &Value| -> Result<Value, Error> {
+        Err(Error::new(ErrorKind::InvalidOperation, RAISED))
     });
     environment
 }
 
-/// Prints `{{ value }}`; what Python prints otherwise is an error, so that the text is exact or refused.
+/// Prints `{{ value }}`.
 fn write_expression(out: &mut Output<'_>, state: &mut State<'_, '_>, value: &Value) -> Result<(), Error> {
+    let plain = value.is_integer() || odd_float(value).is_some();
     match value.kind() {
-        ValueKind::Number if !value.is_integer() => {
-            let float = f64::try_from(value.clone())?;
-            if !float.is_finite() {
-                return Err(Error::new(ErrorKind::InvalidOperation, "a float that is not finite"));
-            }
-            out.write_str(&float::python_repr(float)).map_err(Error::from)
+        ValueKind::Number | ValueKind::Seq | ValueKind::Map if !plain => {
+            write_repr(out, value).map_err(Error::from)
+        }
+        ValueKind::Iterable | ValueKind::Plain if !plain => {
+            Err(unlike_python("something that Python prints otherwise"))
         }
         _ => minijinja::escape_formatter(out, state, value),
     }
+}
+
+fn unlike_python(reason: &'static str) -> Error {
+    Error::new(ErrorKind::InvalidOperation, reason)
 }
 
 /// `{% generation %}` marks what an assistant wrote and prints it unchanged; minijinja lacks the tag.
@@ -147,8 +239,9 @@ mod tests {
 
     #[test]
     fn refuses_what_is_not_exact() {
-        assert!(render("{{ raise_exception('no') }}").is_err());
-        assert!(render("{{ strftime_now('%Y') }}").is_err());
+        assert_eq!(render("{{ raise_exception('no') }}"), Err(Refused::Raised));
+        assert_eq!(render("{{ x | title }}{{ none.items() }}"), Err(Refused::Template));
+        assert_eq!(render("{{ strftime_now('%H') }}"), Err(Refused::Clock));
         assert!(ChatTemplate::compile("{% if %}").is_err());
     }
 }

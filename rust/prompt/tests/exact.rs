@@ -54,7 +54,6 @@ fn what_cannot_be_exact_is_text() {
         json!({"content": "x"}),
         json!("x"),
         json!({"role": "assistant", "tool_calls": [{"type": "custom", "function": {}}]}),
-        json!({"role": "assistant", "tool_calls": [{"function": {"name": "f", "arguments": "{"}}]}),
     ] {
         assert_eq!(chat(&message, &json!({})), Rung::Text, "{message}");
     }
@@ -62,6 +61,8 @@ fn what_cannot_be_exact_is_text() {
         json!({"chat_template": "{{ 1 }}"}),
         json!({"truncate_prompt_tokens": 5}),
         json!({"continue_final_message": true}),
+        json!({"add_generation_prompt": 0}),
+        json!({"kv_transfer_params": {"prompt_token_ids": [1]}}),
         json!({"chat_template_kwargs": {"tools": []}}),
         json!({"chat_template_kwargs": 7}),
         json!({"tools": []}),
@@ -72,9 +73,25 @@ fn what_cannot_be_exact_is_text() {
     ] {
         assert_eq!(chat(&plain, &fields), Rung::Text, "{fields}");
     }
-    let other = json!({"messages": [plain], "input": "x"});
-    assert_eq!(read(Endpoint::Responses, &other).0, Rung::Text);
-    assert_eq!(read(Endpoint::Messages, &other).0, Rung::Text);
+    for body in [
+        json!({"input": "x", "previous_response_id": "r"}),
+        json!({"input": "x", "truncation": "auto"}),
+        json!({"input": "x", "tools": [{"type": "web_search"}]}),
+        json!({"input": [{"type": "item_reference", "id": "x"}]}),
+        json!({"input": [{"role": "user"}]}),
+        json!({"input": [7]}),
+    ] {
+        assert_eq!(read(Endpoint::Responses, &body).0, Rung::Text, "{body}");
+    }
+    for body in [
+        json!({"messages": [plain], "thinking": {"type": "?"}}),
+        json!({"messages": [{"role": "user", "content": [{"type": "document"}]}]}),
+        json!({"messages": [{"role": "critic", "content": "x"}]}),
+        json!({"messages": [plain], "tools": [{"name": "f"}]}),
+        json!({"messages": [plain], "system": 7}),
+    ] {
+        assert_eq!(read(Endpoint::Messages, &body).0, Rung::Text, "{body}");
+    }
     let raw = br#"{"messages": [{"role": "user", "content": "\ud800"}]}"#;
     let body = Body::parse(Endpoint::ChatCompletions, raw).unwrap();
     assert_eq!(PROMPTER.read(&body).unwrap().rung(), Rung::Text);

@@ -5,9 +5,9 @@ use std::borrow::Cow;
 use minijinja::Value;
 
 use super::{Members, elements};
-use crate::Refused;
 use crate::json::{to_value, unescape};
 use crate::template::ContentFormat;
+use crate::{Refused, python};
 
 /// Text parts of a message, in order.
 pub(super) struct Content<'a> {
@@ -67,9 +67,9 @@ impl<'a> Content<'a> {
                     if let Some(raw) = part.cache_control {
                         fields.push(("cache_control", to_value(raw)?));
                     }
-                    Ok(Value::from_pairs(fields))
+                    Ok(python::map(fields))
                 });
-                parts.collect::<Result<Vec<_>, _>>().map(Value::from)
+                parts.collect::<Result<Vec<_>, _>>().map(python::list)
             }
         }
     }

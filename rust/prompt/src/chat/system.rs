@@ -2,6 +2,8 @@
 
 use minijinja::Value;
 
+use crate::python;
+
 /// Where a template has no role `developer`, developer messages become system messages, and all system
 /// messages one in front. Without a developer message nothing changes.
 pub(crate) fn without_developer(messages: Vec<Value>) -> Vec<Value> {
@@ -30,13 +32,13 @@ fn as_system(message: &Value) -> Value {
         let value = if is_role { Value::from("system") } else { message.get_item(&name).ok()? };
         Some((name, value))
     });
-    Value::from_pairs(members.collect::<Vec<_>>())
+    python::map(members.collect::<Vec<_>>())
 }
 
 fn merged(messages: Vec<Value>, is_system: impl Fn(&Value) -> bool) -> Vec<Value> {
     let (system, others): (Vec<_>, Vec<_>) = messages.into_iter().partition(is_system);
     let texts: Vec<_> = system.iter().map(content).filter(|text| !text.is_empty()).collect();
-    let first = Value::from_pairs([("role", "system"), ("content", &texts.join("\n\n"))]);
+    let first = python::map([("role", Value::from("system")), ("content", Value::from(texts.join("\n\n")))]);
     [first].into_iter().chain(others).collect()
 }
 

@@ -3,8 +3,8 @@
 use minijinja::Value;
 
 use super::{Members, elements};
-use crate::Refused;
 use crate::json::{string, to_value};
+use crate::{Refused, python};
 
 /// The tools of `raw`: known fields only, in a fixed order, absent ones as null. What is inside
 /// `parameters` stays as the client wrote it.
@@ -13,10 +13,10 @@ pub(crate) fn tools(raw: &str) -> Result<Value, Refused> {
     if tools.is_empty() {
         return Err(Refused::Tools);
     }
-    tools.into_iter().map(tool).collect::<Result<Vec<_>, _>>().map(Value::from)
+    tools.into_iter().map(tool).collect::<Result<Vec<_>, _>>().map(python::list)
 }
 
-fn tool(raw: &str) -> Result<Value, Refused> {
+pub(super) fn tool(raw: &str) -> Result<Value, Refused> {
     let tool = Members::of(raw)?;
     if tool.raw("type").is_some_and(|kind| kind != "\"function\"") {
         return Err(Refused::Tools);
@@ -38,11 +38,11 @@ fn tool(raw: &str) -> Result<Value, Refused> {
             fields.push((name, boolean(raw)?));
         }
     }
-    let mut tool = vec![("type", Value::from("function")), ("function", Value::from_pairs(fields))];
+    let mut tool = vec![("type", Value::from("function")), ("function", python::map(fields))];
     if let Some(raw) = deferred {
         tool.push(("defer_loading", boolean(raw)?));
     }
-    Ok(Value::from_pairs(tool))
+    Ok(python::map(tool))
 }
 
 fn boolean(raw: &str) -> Result<Value, Refused> {

@@ -4,7 +4,7 @@ use minijinja::Value;
 
 use super::Cursor;
 use super::text::unescape;
-use crate::Refused;
+use crate::{Refused, python};
 
 /// Arrays and objects inside one another that are rendered; schemas written by hand have about ten.
 const MAX_DEPTH: usize = 128;
@@ -40,7 +40,7 @@ fn object(cursor: &mut Cursor<'_>, depth: usize) -> Result<Value, Refused> {
     while let Some(key) = cursor.key(members.is_empty()).map_err(|_| NOT_JSON)? {
         members.push((string(key)?, read(cursor, depth + 1)?));
     }
-    Ok(Value::from_pairs(members))
+    Ok(python::map(members))
 }
 
 fn array(cursor: &mut Cursor<'_>, depth: usize) -> Result<Value, Refused> {
@@ -49,7 +49,7 @@ fn array(cursor: &mut Cursor<'_>, depth: usize) -> Result<Value, Refused> {
     while !cursor.ends(b']', elements.is_empty()).map_err(|_| NOT_JSON)? {
         elements.push(read(cursor, depth + 1)?);
     }
-    Ok(Value::from(elements))
+    Ok(python::list(elements))
 }
 
 /// The text of a JSON string, or why it has none.
@@ -62,9 +62,9 @@ fn scalar(raw: &str) -> Result<Value, Refused> {
         "null" => Ok(Value::from(())),
         "true" => Ok(Value::from(true)),
         "false" => Ok(Value::from(false)),
-        "NaN" => Ok(Value::from(f64::NAN)),
-        "Infinity" => Ok(Value::from(f64::INFINITY)),
-        "-Infinity" => Ok(Value::from(f64::NEG_INFINITY)),
+        "NaN" => Ok(python::float(f64::NAN)),
+        "Infinity" => Ok(python::float(f64::INFINITY)),
+        "-Infinity" => Ok(python::float(f64::NEG_INFINITY)),
         _ if raw.starts_with('"') => string(raw),
         _ => number(raw),
     }
@@ -75,7 +75,7 @@ fn number(raw: &str) -> Result<Value, Refused> {
         return Err(NOT_JSON);
     }
     if raw.contains(['.', 'e', 'E']) {
-        return raw.parse::<f64>().map(Value::from).map_err(|_| NOT_JSON);
+        return raw.parse::<f64>().map(python::float).map_err(|_| NOT_JSON);
     }
     if let Ok(integer) = raw.parse::<i64>() {
         return Ok(Value::from(integer));
@@ -134,6 +134,6 @@ mod tests {
         let value =
             to_value(r#" {"b": [1, -0, 2.50, 1E3, true, null], "a": "\u00e9", "b": 18446744073709551616} "#);
         assert_eq!(value.unwrap().to_string(), r#"{'b': 18446744073709551616, 'a': 'é'}"#);
-        assert_eq!(to_value("[-0, 2.50, 1E3, NaN]").unwrap().to_string(), "[0, 2.5, 1000.0, NaN]");
+        assert_eq!(to_value("[-0, 2.50, 1E3, NaN]").unwrap().to_string(), "[0, 2.5, 1000.0, nan]");
     }
 }

@@ -2,10 +2,11 @@
 
 use std::fmt::Write;
 
+use minijinja::Error;
 use minijinja::value::{Kwargs, Value, ValueKind};
-use minijinja::{Error, ErrorKind};
 
-use super::float::python_repr;
+use super::unlike_python;
+use crate::python::{odd_float, python_repr};
 
 /// The filter. It takes the keywords of `json.dumps` that Hugging Face passes on.
 pub(super) fn tojson(value: &Value, indent: Option<usize>, options: Kwargs) -> Result<String, Error> {
@@ -62,7 +63,10 @@ fn write_value(out: &mut String, value: &Value, style: &Style, depth: usize) -> 
             })?;
         }
         ValueKind::Map => write_map(out, value, style, depth)?,
-        _ => return Err(unlike_python("tojson of something that is not JSON")),
+        _ => match odd_float(value) {
+            Some(float) => write_float(out, float),
+            None => return Err(unlike_python("tojson of something that is not JSON")),
+        },
     }
     Ok(())
 }
@@ -117,14 +121,17 @@ fn write_number(out: &mut String, value: &Value) -> Result<(), Error> {
         out.push_str(&value.to_string());
         return Ok(());
     }
-    let float = f64::try_from(value.clone())?;
+    write_float(out, f64::try_from(value.clone())?);
+    Ok(())
+}
+
+fn write_float(out: &mut String, float: f64) {
     match float {
         _ if float.is_nan() => out.push_str("NaN"),
         f64::INFINITY => out.push_str("Infinity"),
         f64::NEG_INFINITY => out.push_str("-Infinity"),
         _ => out.push_str(&python_repr(float)),
     }
-    Ok(())
 }
 
 fn write_string(out: &mut String, text: &str, ascii: bool) {
@@ -155,10 +162,6 @@ fn write_string(out: &mut String, text: &str, ascii: bool) {
     }
     out.push_str(&text[from..]);
     out.push('"');
-}
-
-fn unlike_python(reason: &'static str) -> Error {
-    Error::new(ErrorKind::InvalidOperation, reason)
 }
 
 #[cfg(test)]

@@ -3,7 +3,7 @@
 /// `repr(value)` of a finite float.
 ///
 /// Rust finds the same shortest digits; only the exponent's form and where it begins differ.
-pub(super) fn python_repr(value: f64) -> String {
+pub(crate) fn python_repr(value: f64) -> String {
     let scientific = format!("{value:e}");
     let Some((mantissa, exponent)) = scientific.split_once('e') else { return scientific };
     let Ok(exponent) = exponent.parse::<i32>() else { return scientific };
