@@ -28,8 +28,7 @@ TOOL = {"type": "function", "function": {"name": "now", "parameters": {"type": "
 def other_template(model: Path, tmp_path: Path) -> Path:
     """The engine's tokenizer, with a chat template that ends otherwise."""
     folder = tmp_path / "other"
-    folder.mkdir()
-    shutil.copy(model / "tokenizer.json", folder)
+    shutil.copytree(model, folder)
     config = json.loads((model / "tokenizer_config.json").read_text())
     assert "assistant" in config["chat_template"]
     config["chat_template"] = config["chat_template"].replace("assistant", "Assistant")

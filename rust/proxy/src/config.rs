@@ -55,7 +55,8 @@ warmroute_core::options! {
         worker_tokenize: WorkerTokenize = WorkerTokenize::Auto, Choice(&WorkerTokenize::NAMES), "";
         /// How long such a question may take; then the prompt is matched as text.
         worker_tokenize_timeout_ms: u64 = 500, Int(1, DAY_MS), "ms";
-        /// Such questions that are under way at once; others wait, within that time.
+        /// Such questions that are under way at once. As many more wait, within that time; beyond it prompts are
+        /// matched as text.
         worker_tokenize_concurrency: u32 = 8, Int(1, 4096), "";
         /// Memory for the answers that are kept.
         worker_tokenize_bytes: u64 = 64 << 20, Int(0, 1 << 40), "bytes";

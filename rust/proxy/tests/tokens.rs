@@ -180,6 +180,26 @@ fn the_same_question_is_asked_once_at_a_time_and_few_are_asked_at_once() {
 }
 
 #[test]
+fn who_would_wait_for_too_many_others_goes_on_as_text() {
+    let worker = Worker::new(|visit| match path(visit) {
+        CHATS => visit.ok("{}"),
+        _ => {
+            visit.closed();
+        }
+    });
+    let config =
+        ProxyConfig { worker_tokenize_concurrency: 1, worker_tokenize_timeout_ms: 60_000, ..config() };
+    let stage = Stage::with(&[&worker], config);
+    let mut clients: Vec<_> = (0..2).map(|_| stage.client()).collect();
+    for (client, name) in clients.iter_mut().zip(["a", "b"]) {
+        client.send(post(CHATS, chat(name)));
+    }
+    stage.until("both are open", |stats| stats.requests_open == 2);
+    assert_eq!(rung(&stage, &chat("c")), "text");
+    assert_eq!(asked(&stage.stats()), [("busy", 1)]);
+}
+
+#[test]
 fn a_client_that_leaves_its_question_leaves_it_to_the_next() {
     let questions = Arc::new(AtomicUsize::new(0));
     let counted = Arc::clone(&questions);

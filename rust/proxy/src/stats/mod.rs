@@ -154,8 +154,10 @@ labels! {
         Refused = "refused",
         /// The worker gave no reply, or one without tokens.
         Failed = "failed",
-        /// The worker took too long, or too many other questions were under way.
+        /// The worker took too long.
         Late = "late",
+        /// Too many other questions were under way.
+        Busy = "busy",
         /// No worker can be asked: none is ready, has a path for it, or has not just failed.
         Nobody = "nobody",
     }

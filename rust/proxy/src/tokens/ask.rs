@@ -76,6 +76,7 @@ impl<'a> Question<'a> {
 
 /// Asks the ready worker of the model with the least load. `asked` is set to its URL before it is asked.
 pub(super) async fn ask(shard: &Shard, question: &Question<'_>, asked: &mut Option<String>) -> (Said, Asked) {
+    let Ok(_place) = shard.shared.tokens.places.try_acquire() else { return (None, Asked::Busy) };
     let Ok(_turn) = shard.shared.tokens.turns.acquire().await else { return (None, Asked::Nobody) };
     let Some((worker, ways)) = choose(shard, question) else { return (None, Asked::Nobody) };
     let url = &worker.spec.url;

@@ -69,11 +69,15 @@ pub(crate) struct WorkerTokens {
     cache: Mutex<Cache>,
     flights: Flights,
     abilities: Mutex<Abilities>,
+    /// Questions that are under way or wait, at most twice as many as are under way: who comes last must not wait for
+    /// nothing.
+    places: Semaphore,
     turns: Semaphore,
 }
 
 impl WorkerTokens {
     pub(crate) fn new(config: &ProxyConfig) -> WorkerTokens {
+        let turns = config.worker_tokenize_concurrency as usize;
         WorkerTokens {
             keys: Keys::default(),
             cache: Mutex::new(Cache::new(
@@ -81,7 +85,8 @@ impl WorkerTokens {
             )),
             flights: Flights::default(),
             abilities: Mutex::default(),
-            turns: Semaphore::new(config.worker_tokenize_concurrency as usize),
+            places: Semaphore::new(2 * turns),
+            turns: Semaphore::new(turns),
         }
     }
 
