@@ -47,6 +47,13 @@ class PromptOptions:
         maximum=DAY_MS,
         unit="ms",
     )
+    token_check_every: int = option(
+        256,
+        "One in so many prompts whose tokens are made here is made again by Hugging Face's tokenizer, on a "
+        "thread of its own that takes at most a hundredth of a core; 0 checks none.",
+        minimum=0,
+        maximum=2**31 - 1,
+    )
     chat_template_content_format: str = option(
         "auto",
         "How the chat template sees the content of a message, as vLLM's flag of that name.",

@@ -1,7 +1,7 @@
 """What a metric is: a row with a name, a meaning, labels, and where its samples come from."""
 
 from collections.abc import Callable, Iterable, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import Any, Literal
 
 from prometheus_client.core import CounterMetricFamily, GaugeMetricFamily, HistogramMetricFamily
@@ -30,6 +30,7 @@ class Snapshot:
     approximate: bool
     draining: bool
     models: Sequence[ModelRung] = ()
+    checks: Mapping[str, Any] = field(default_factory=dict)
 
 
 @dataclass(frozen=True, slots=True)

@@ -72,6 +72,10 @@ def _model_tokens(snapshot: Snapshot) -> Iterable[Sample]:
     return [((each.model, each.prompts, each.state), 1) for each in snapshot.models[: 2 * MODELS]]
 
 
+def _checks(name: str) -> Callable[[Snapshot], Iterable[Sample]]:
+    return lambda snapshot: [((), snapshot.checks.get(name, 0))]
+
+
 def _gauge(name: str, doc: str, read: Callable[[Snapshot], Iterable[Sample]], *labels: str) -> Row:
     return Row(f"warmroute_{name}", "gauge", doc, read, labels)
 
@@ -110,6 +114,19 @@ PROCESS = (
         "model",
         "prompts",
         "state",
+    ),
+    _counter(
+        "token_checks",
+        "Prompts that were made a second time, by Hugging Face's tokenizer, and compared.",
+        _checks("checks"),
+    ),
+    _counter(
+        "token_mismatches", "Those whose tokens were others; the log says where.", _checks("mismatches")
+    ),
+    _counter(
+        "token_checks_skipped",
+        "Prompts that were due while one was being checked, or in the rest after it.",
+        _checks("skipped"),
     ),
 )
 

@@ -20,6 +20,7 @@ from warmroute.fleet import Fleet, Trust, Verifier, WorkerClient
 from warmroute.logs import get
 from warmroute.metrics import Metrics, Snapshot
 from warmroute.native import Prompter, Proxy, Router, __version__
+from warmroute.server.checks import Checks
 from warmroute.server.control import Control
 from warmroute.server.explain import Explain
 from warmroute.server.rungs import Rungs
@@ -55,6 +56,7 @@ async def _serve(config: Config) -> None:
             trust=trust,
         )
         server = _Server(router, prompter, fleet, trust, config)
+        watching = asyncio.create_task(server.checks.watch())
         port = server.proxy.start()
         log.info("listening", host=listen.host, port=port, workers=len(config.workers), policy=router.policy)
         try:
@@ -63,6 +65,7 @@ async def _serve(config: Config) -> None:
             await signals.first.wait()
             await server.drain(listen.drain_timeout_ms / 1000, signals.second)
         finally:
+            watching.cancel()
             await fleet.close()
             server.proxy.stop()
     log.info("ended")
@@ -78,6 +81,7 @@ def _prompter(options: PromptOptions) -> Prompter:
         models=[(model, resolve_tokenizer(where, KEY)) for model, where in models.items()],
         chat_template=options.chat_template,
         chat_template_content_format=options.chat_template_content_format,
+        check_every=options.token_check_every,
     )
     if not prompter.has_tokenizer:
         log.warning("no tokenizer: prefixes are matched as text, affinity is approximate (set --tokenizer)")
@@ -108,6 +112,7 @@ class _Server:
     ) -> None:
         self._router = router
         self._prompter = prompter
+        self.checks = Checks(prompter)
         listen, options = config.view("listen", ListenOptions), config.section("proxy")
         self._rungs = Rungs(prompter, fleet, trust, options["worker_tokenize"])
         explain = Explain(router.explain, self._explain_body)
@@ -131,6 +136,7 @@ class _Server:
             approximate=approximate or not self._prompter.has_tokenizer,
             draining=self._control.draining,
             models=models,
+            checks=self.checks.read(),
         )
 
     async def drain(self, timeout_s: float, cut: asyncio.Event) -> None:

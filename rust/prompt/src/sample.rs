@@ -15,6 +15,9 @@ const REST: u32 = 99;
 /// Models whose first mismatch is kept.
 const MAX_MODELS: usize = 16;
 
+/// Letters of a model's name that are kept: it is the client's, and goes to a log.
+const MAX_NAME: usize = 128;
+
 /// What checks found.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct CheckStats {
@@ -104,7 +107,7 @@ impl Sampler {
         let job = Job {
             exact: Arc::clone(exact),
             endpoint: body.endpoint(),
-            model: body.model().unwrap_or_default().into(),
+            model: body.model().unwrap_or_default().chars().take(MAX_NAME).collect(),
             body: body.raw().as_bytes().to_vec(),
             used: used.clone(),
         };
