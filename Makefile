@@ -33,6 +33,10 @@ test: build ## Run every test: Rust, then Python (PYTEST="-k word" narrows the s
 	cargo test --workspace --locked
 	$(BIN)/pytest $(PYTEST)
 
+.PHONY: fuzz
+fuzz: ## Fuzz what reads foreign bytes (FUZZ="body cached" FUZZ_SECONDS=60 FUZZ_RUNS=); needs a nightly toolchain
+	rust/fuzz/run.sh $(FUZZ)
+
 .PHONY: check
 check: build ## Formatters, linters, types, the stub of the compiled part, import rules
 	cargo fmt --all --check

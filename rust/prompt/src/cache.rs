@@ -20,8 +20,12 @@ use quick_cache::Weighter;
 use warmroute_core::block::{BlockHash, BlockHasher, Namespace};
 
 use crate::encode::Encoder;
+<<<<<<< HEAD
 use crate::python::UNLIKE_PYTHON;
 use crate::template::{ChatTemplate, ContentFormat};
+=======
+use crate::template::{ChatTemplate, ContentFormat, on_deep_stack};
+>>>>>>> ab1f0c9 (Fuzz targets and hostile-input tests; templates compile on a deep stack, rendering and printing are bounded)
 use crate::{Body, Refused, chat};
 use program::Program;
 use run::Run;
@@ -163,7 +167,7 @@ impl Cache {
         let settings = chat::settings(body).ok()?;
         let tag = u32::try_from(number).ok()?;
         let mut messages = Vec::new();
-        for raw in body.message_list()? {
+        for raw in body.message_list().filter(|list| list.len() <= chat::MAX_ELEMENTS)? {
             let value = self.value(MESSAGES + tag, raw, || chat::message(raw, format))?;
             // These change other messages.
             if !template.knows_developer() && has_role(&value, "developer") {
@@ -257,7 +261,9 @@ fn has_role(message: &Val, role: &str) -> bool {
 
 impl Runnable {
     fn new(template: &ChatTemplate, tokens: &SafeTokens) -> Option<Runnable> {
-        let program = Program::compile(&template.source()?, template.environment()).ok()?;
+        let source = template.source()?;
+        let compile = || Program::compile(&source, template.environment());
+        let program = on_deep_stack(&source, compile).ok()?.ok()?;
         let places = program.constants.iter().map(|text| tokens.places(text).collect()).collect();
         Some(Runnable { program, places })
     }

@@ -250,13 +250,22 @@ impl<'a> IntoIterator for Members<'a> {
     }
 }
 
+/// Messages, parts, tools or calls in one list. Templates that add to a list for each message are quadratic.
+pub(crate) const MAX_ELEMENTS: usize = 10_000;
+
 /// The raw elements of an array.
+///
+/// # Errors
+/// [`Refused`] for what is no array, and for more than [`MAX_ELEMENTS`].
 fn elements(raw: &str) -> Result<Vec<&str>, Refused> {
     const NOT_AN_ARRAY: Refused = Refused::NotJson;
     let mut cursor = Cursor::new(raw);
     cursor.enter(b'[', "an array").map_err(|_| NOT_AN_ARRAY)?;
     let mut elements = Vec::new();
     while let Some(element) = cursor.element(elements.is_empty()).map_err(|_| NOT_AN_ARRAY)? {
+        if elements.len() == MAX_ELEMENTS {
+            return Err(Refused::Value);
+        }
         elements.push(element);
     }
     Ok(elements)

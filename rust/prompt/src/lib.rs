@@ -17,6 +17,8 @@ mod encode;
 mod error;
 mod exact;
 mod folder;
+#[cfg(any(test, feature = "fuzzing"))]
+pub mod fuzzing;
 mod json;
 mod ladder;
 mod openai;

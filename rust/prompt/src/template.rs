@@ -25,12 +25,34 @@ pub(crate) struct ChatTemplate {
 
 const NAME: &str = "chat";
 
+/// What one rendering may spend: an instruction costs 1, and so do 64 bytes that are made.
+///
+/// Enough for a chat of some 50 MB, and a bound for what a hostile template, or a template that is quadratic in
+/// the messages, does with a hostile body: about a second, and 256 MB.
+const FUEL: u64 = 1 << 22;
+
+/// The longest template of a model is a tenth of it.
+const LONGEST_SOURCE: usize = 256 << 10;
+/// One `-` makes the parser, and one `{% elif x %}` the compiler, call itself; measured: 600 bytes for a byte.
+const STACK_PER_BYTE: usize = 2 << 10;
+/// Deeper values come from no request (they end at 128), only from a template that nests one in itself.
+const DEEPEST_VALUE: usize = 160;
+/// Values inside one that is printed: one that holds itself many times over would have no end.
+const MOST_VALUES: usize = 1 << 20;
+
 impl ChatTemplate {
     /// Compiles `source`.
     ///
     /// # Errors
     /// What is wrong with the template.
     pub(crate) fn compile(source: &str) -> Result<ChatTemplate, String> {
+        if source.len() > LONGEST_SOURCE {
+            return Err(format!("it has more than {LONGEST_SOURCE} bytes"));
+        }
+        on_deep_stack(source, || ChatTemplate::compile_here(source)).unwrap_or_else(Err)
+    }
+
+    fn compile_here(source: &str) -> Result<ChatTemplate, String> {
         let source = source.replace("\r\n", "\n").replace('\r', "\n");
         let plain = plain_generation_blocks(&source);
         let (marks_generation, source) = (plain != source, plain);
@@ -100,6 +122,7 @@ impl ChatTemplate {
     }
 }
 
+<<<<<<< HEAD
 /// Whether the filter `safe` may do more than mark a text: what is safe escapes what is added to it.
 fn escapes(source: &str) -> bool {
     let mut sums = source.split('+').map(str::trim);
@@ -159,9 +182,28 @@ fn refusal(error: &Error) -> Refused {
 const RAISED: &str = "the template raises an error";
 
 /// What Hugging Face's environment has.
+=======
+/// Runs `parse`, which reads `source`, on a thread of its own.
+///
+/// A parser follows brackets and chains of operators by calling itself: the stack grows with the source, so that
+/// no text of a model's folder can overflow it.
+///
+/// # Errors
+/// Where there is no thread, or it panics.
+pub(crate) fn on_deep_stack<T: Send>(source: &str, parse: impl FnOnce() -> T + Send) -> Result<T, String> {
+    let thread = std::thread::Builder::new().stack_size((1 << 20) + source.len() * STACK_PER_BYTE);
+    std::thread::scope(|scope| {
+        let parsing = thread.spawn_scoped(scope, parse).map_err(|error| error.to_string())?;
+        parsing.join().map_err(|_| "it cannot be read".to_owned())
+    })
+}
+
+/// What Hugging Face's environment has. `strftime_now` is not in it: the date would be the worker's.
+>>>>>>> ab1f0c9 (Fuzz targets and hostile-input tests; templates compile on a deep stack, rendering and printing are bounded)
 fn environment(syntax: SyntaxConfig) -> Environment<'static> {
     let mut environment = Environment::new();
     environment.set_syntax(syntax);
+    environment.set_fuel(Some(FUEL));
     environment.set_auto_escape_callback(|_| AutoEscape::None);
     environment.set_formatter(write_expression);
     filters::add(&mut environment);
@@ -183,14 +225,40 @@ fn write_expression(out: &mut Output<'_>, state: &mut State<'_, '_>, value: &Val
         ValueKind::Iterable | ValueKind::Plain if !plain => {
             Err(unlike_python("something that Python prints otherwise"))
         }
+        ValueKind::Seq | ValueKind::Map | ValueKind::Iterable => {
+            count_values(value, DEEPEST_VALUE, &mut MOST_VALUES.clone())?;
+            minijinja::escape_formatter(out, state, value)
+        }
         _ => minijinja::escape_formatter(out, state, value),
     }
 }
 
+<<<<<<< HEAD
 fn unlike_python(reason: &'static str) -> Error {
     Error::new(ErrorKind::InvalidOperation, reason)
 }
 
+=======
+/// Fails for a value that is deeper than `depth` or holds more than `left` others.
+fn count_values(value: &Value, depth: usize, left: &mut usize) -> Result<(), Error> {
+    if !matches!(value.kind(), ValueKind::Seq | ValueKind::Map | ValueKind::Iterable) {
+        return Ok(());
+    }
+    let too_large = || Error::new(ErrorKind::InvalidOperation, "a value without an end");
+    let depth = depth.checked_sub(1).ok_or_else(too_large)?;
+    let is_map = value.kind() == ValueKind::Map;
+    for item in value.try_iter()? {
+        *left = left.checked_sub(1).ok_or_else(too_large)?;
+        let item = if is_map { value.get_item(&item)? } else { item };
+        count_values(&item, depth, left)?;
+    }
+    Ok(())
+}
+
+/// Characters of a tag without arguments, spaces included.
+const LONGEST_TAG: usize = 64;
+
+>>>>>>> ab1f0c9 (Fuzz targets and hostile-input tests; templates compile on a deep stack, rendering and printing are bounded)
 /// `{% generation %}` marks what an assistant wrote and prints it unchanged; minijinja lacks the tag.
 fn plain_generation_blocks(source: &str) -> String {
     let mut plain = String::with_capacity(source.len());
@@ -199,7 +267,8 @@ fn plain_generation_blocks(source: &str) -> String {
         plain.push_str(before);
         plain.push_str("{%");
         rest = tag;
-        let Some((inside, _)) = tag.split_once("%}") else { break };
+        let near = tag.char_indices().nth(LONGEST_TAG).map_or(tag, |(end, _)| &tag[..end]);
+        let Some((inside, _)) = near.split_once("%}") else { continue };
         let word = inside.trim_start_matches(['-', '+']).trim_end_matches(['-', '+']).trim();
         let replacement = match word {
             "generation" => "if true",

@@ -142,12 +142,17 @@ impl Program {
     }
 }
 
+/// Expressions and blocks inside one another; templates of models have about 20.
+const MAX_NESTING: usize = 64;
+
 #[derive(Default)]
 struct Compiler {
     names: Vec<Arc<str>>,
     constants: Vec<Arc<str>>,
     macros: Vec<Macro>,
     sites: u32,
+    /// Expressions and blocks around the place that is compiled.
+    nesting: usize,
     /// Scopes between here and the template's own.
     depth: usize,
     breaks: bool,
@@ -182,7 +187,26 @@ impl Compiler {
         nodes
     }
 
+    /// What `compile` gives one level further in. Running a program follows the same levels by calls.
+    fn inside<T>(&mut self, compile: impl FnOnce(&mut Compiler) -> Compiled<T>) -> Compiled<T> {
+        if self.nesting == MAX_NESTING {
+            return Err(Unknown);
+        }
+        self.nesting += 1;
+        let compiled = compile(self);
+        self.nesting -= 1;
+        compiled
+    }
+
     fn node(&mut self, node: &ast::Stmt<'_>) -> Compiled<Node> {
+        self.inside(|compiler| compiler.statement(node))
+    }
+
+    fn expr(&mut self, node: &ast::Expr<'_>) -> Compiled<Expr> {
+        self.inside(|compiler| compiler.expression(node))
+    }
+
+    fn statement(&mut self, node: &ast::Stmt<'_>) -> Compiled<Node> {
         Ok(match node {
             ast::Stmt::EmitRaw(node) => Node::Raw(self.constant(node.raw)?),
             ast::Stmt::EmitExpr(node) => Node::Emit(self.expr(&node.expr)?),
@@ -272,7 +296,7 @@ impl Compiler {
         Ok(Box::new((self.expr(a)?, self.expr(b)?)))
     }
 
-    fn expr(&mut self, node: &ast::Expr<'_>) -> Compiled<Expr> {
+    fn expression(&mut self, node: &ast::Expr<'_>) -> Compiled<Expr> {
         if let Some(value) = node.as_const() {
             return self.literal(&value).map(Expr::Value);
         }

@@ -18,6 +18,9 @@ pub(super) type Ran<T> = Result<T, Stop>;
 /// Steps and calls inside one another before a request is left to minijinja's own limits.
 const MAX_CALLS: usize = 16;
 
+/// About a tenth of a second. What needs more is left to minijinja, which has limits of its own.
+const MAX_STEPS: usize = 1 << 20;
+
 /// How a run of nodes ended.
 #[derive(PartialEq, Eq)]
 enum Flow {
@@ -32,6 +35,8 @@ pub(super) struct Run<'p> {
     pub(super) state: State<'p, 'p>,
     names: Names<'p>,
     calls: usize,
+    /// Nodes that may still be run, and values that may still be copied.
+    steps: usize,
     out: Skeleton<'p>,
     captures: Vec<Vec<Str>>,
 }
@@ -75,7 +80,7 @@ impl<'p> Run<'p> {
             namespaces: Vec::new(),
         };
         let state = environment.empty_state();
-        Run { program, state, names, calls: 0, out, captures: Vec::new() }
+        Run { program, state, names, calls: 0, steps: MAX_STEPS, out, captures: Vec::new() }
     }
 
     /// Gives a variable its value; one that the template does not name is passed over.
@@ -95,6 +100,7 @@ impl<'p> Run<'p> {
 
     fn nodes(&mut self, nodes: &'p [Node]) -> Ran<Flow> {
         for node in nodes {
+            self.spend(1)?;
             match node {
                 Node::Raw(constant) => self.emit(&Str::Const(*constant)),
                 Node::Emit(expr) => self.emit_expr(expr)?,
@@ -137,6 +143,12 @@ impl<'p> Run<'p> {
             }
         }
         Ok(Flow::On)
+    }
+
+    /// Takes `steps` from those that are left.
+    fn spend(&mut self, steps: usize) -> Ran<()> {
+        self.steps = self.steps.checked_sub(steps).ok_or(Stop)?;
+        Ok(())
     }
 
     fn capture(&mut self, body: &'p [Node]) -> Ran<Val> {
@@ -183,7 +195,9 @@ impl<'p> Run<'p> {
     }
 
     fn iterate(&mut self, expr: &'p Expr) -> Ran<Arc<List>> {
-        Ok(match self.expr(expr)? {
+        let items = self.expr(expr)?;
+        self.spend(length(&items))?;
+        Ok(match items {
             Val::List(list) => list,
             Val::Map(map) => {
                 let names = map.members.iter().map(|(name, _)| Val::Str(Str::Short(Arc::clone(name))));
@@ -340,7 +354,11 @@ impl<'p> Run<'p> {
                 let (on, key) = (self.expr(on)?, self.expr(key)?);
                 item(&on, &key)?
             }
-            Expr::Slice(on, bounds) => slice(&self.expr(on)?, *bounds)?,
+            Expr::Slice(on, bounds) => {
+                let on = self.expr(on)?;
+                self.spend(length(&on))?;
+                slice(&on, *bounds)?
+            }
             Expr::Not(inner) => Val::Bool(!self.truth(inner)?),
             Expr::Both(pair) => {
                 let first = self.expr(&pair.0)?;
@@ -630,6 +648,15 @@ fn item(on: &Val, key: &Val) -> Ran<Val> {
             Ok(at.and_then(|at| list.items.get(at)).cloned().unwrap_or(Val::Undefined))
         }
         _ => Err(Stop),
+    }
+}
+
+/// Values that a copy of `value` copies.
+fn length(value: &Val) -> usize {
+    match value {
+        Val::List(list) => list.items.len(),
+        Val::Map(map) => map.members.len(),
+        _ => 0,
     }
 }
 

@@ -181,15 +181,19 @@ impl Val {
 
     /// Bytes that it takes, roughly but never less than its texts.
     pub(super) fn weight(&self) -> usize {
+        // The same once more as minijinja's value.
+        2 * self.own_weight()
+    }
+
+    fn own_weight(&self) -> usize {
         const NODE: usize = 64;
         NODE + match self {
             Val::Str(Str::Short(text)) => text.len(),
             Val::Str(Str::Part(part)) => part.text.text.len() + NODE,
-            Val::List(list) => list.items.iter().map(Val::weight).sum::<usize>() + NODE,
-            // The members, and the same once more as minijinja's value.
+            Val::List(list) => list.items.iter().map(Val::own_weight).sum::<usize>() + NODE,
             Val::Map(map) => {
-                map.members.iter().map(|(name, value)| name.len() + NODE + 2 * value.weight()).sum::<usize>()
-                    + NODE
+                let members = map.members.iter();
+                members.map(|(name, value)| name.len() + NODE + value.own_weight()).sum::<usize>() + NODE
             }
             _ => 0,
         }

@@ -23,6 +23,9 @@ pub(super) fn tojson(value: &Value, indent: Option<usize>, options: Kwargs) -> R
         ascii: options.get::<Option<bool>>("ensure_ascii")?.unwrap_or(false),
     };
     options.assert_all_used()?;
+    if indent.is_some_and(|indent| indent > WIDEST_INDENT) {
+        return Err(unlike_python("an indent that no template has"));
+    }
     let style = match separators.as_deref() {
         None => style,
         Some([item, key]) => Style { item: item.clone(), key: key.clone(), ..style },
@@ -49,6 +52,11 @@ impl Style {
         }
     }
 }
+
+/// Spaces of one level.
+const WIDEST_INDENT: usize = 64;
+/// Bytes of JSON; a body has fewer. A value that holds itself many times over would have no end.
+const LONGEST: usize = 128 << 20;
 
 fn write_value(out: &mut String, value: &Value, style: &Style, depth: usize) -> Result<(), Error> {
     match value.kind() {
@@ -99,11 +107,17 @@ fn write_items(
     depth: usize,
     mut write: impl FnMut(&mut String, Value) -> Result<(), Error>,
 ) -> Result<(), Error> {
+    if depth == super::DEEPEST_VALUE {
+        return Err(unlike_python("a value without an end"));
+    }
     out.push(open);
     let mut empty = true;
     for item in items {
         if !empty {
             out.push_str(&style.item);
+        }
+        if out.len() > LONGEST {
+            return Err(unlike_python("a value without an end"));
         }
         empty = false;
         style.line(out, depth + 1);

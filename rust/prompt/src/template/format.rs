@@ -3,7 +3,7 @@
 //! vLLM looks for a loop over a message's content in the template and passes lists where it finds one.
 //! What counts as such a loop is vLLM's rule, so that the same template is given the same values.
 
-use std::collections::HashSet;
+use std::collections::{HashMap, HashSet};
 
 use minijinja::machinery::ast::{Call, CallArg, Expr, ForLoop, Macro, Stmt};
 use minijinja::machinery::parse;
@@ -58,18 +58,19 @@ impl<'t> Nodes<'t> {
 
     /// `name` and every variable that is set from it, from a slice of it or from a filter over it.
     fn aliases(&self, name: &'t str) -> HashSet<&'t str> {
-        let mut names = HashSet::from([name]);
-        loop {
-            let before = names.len();
-            for (target, value) in &self.assignments {
-                if variable(underlying(value)).is_some_and(|name| names.contains(name)) {
-                    names.insert(target);
-                }
-            }
-            if names.len() == before {
-                return names;
+        let mut targets: HashMap<&str, Vec<&'t str>> = HashMap::new();
+        for (target, value) in &self.assignments {
+            if let Some(source) = variable(underlying(value)) {
+                targets.entry(source).or_default().push(target);
             }
         }
+        let mut names = HashSet::from([name]);
+        let mut todo = vec![name];
+        while let Some(name) = todo.pop() {
+            let fresh = targets.get(name).into_iter().flatten().filter(|target| names.insert(target));
+            todo.extend(fresh);
+        }
+        names
     }
 
     /// Whether some call of `owner` gives a message's content for its parameter `name`.

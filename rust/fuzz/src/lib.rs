@@ -1,0 +1,4 @@
+//! What the fuzz targets share, also with the ordinary tests of `rust/prompt`.
+
+pub mod entry;
+pub mod seeds;

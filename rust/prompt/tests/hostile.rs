@@ -1,0 +1,160 @@
+//! Bodies made to be expensive: time and memory stay linear in their bytes, and nothing overflows a stack.
+
+#![allow(clippy::unwrap_used, clippy::expect_used, clippy::panic, reason = "a test fails by panicking")]
+#![allow(clippy::print_stdout, clippy::print_stderr, reason = "for whoever reads a failure")]
+#![allow(unreachable_pub, reason = "the included files are a library of their own, too")]
+
+#[path = "../../fuzz/src/entry.rs"]
+#[expect(dead_code, reason = "some entry points are for other tests")]
+mod entry;
+
+use std::fmt::Write;
+use std::time::{Duration, Instant};
+
+/// What a kind of body is, for a size in bytes.
+type Maker = fn(usize) -> String;
+
+fn repeated(unit: &str, bytes: usize) -> String {
+    unit.repeat(bytes.div_ceil(unit.len()))
+}
+
+fn chat(content: &str) -> String {
+    format!(r#"{{"messages": [{{"role": "user", "content": "{content}"}}]}}"#)
+}
+
+fn nested(open: &str, close: &str, depth: usize) -> String {
+    open.repeat(depth) + "1" + &close.repeat(depth)
+}
+
+fn keys(bytes: usize) -> String {
+    let mut keys = String::with_capacity(bytes + 32);
+    for key in 0.. {
+        if keys.len() >= bytes {
+            break;
+        }
+        write!(keys, "\"k{key}\":{key},").unwrap();
+    }
+    keys + "\"last\":1"
+}
+
+fn tool(parameters: &str) -> String {
+    format!(
+        r#"{{"messages": [{{"role": "user", "content": "x"}}], "tools": [{{"type": "function", "function": {{"name": "f", "parameters": {parameters}}}}}]}}"#
+    )
+}
+
+const KINDS: [(&str, Maker); 22] = [
+    ("one letter", |n| chat(&repeated("a", n))),
+    ("spaces", |n| chat(&repeated(" ", n))),
+    ("spaces and a letter", |n| chat(&(repeated(" ", n) + "x"))),
+    ("line ends", |n| chat(&repeated("\\n", n))),
+    ("spaces and line ends", |n| chat(&repeated("  \\n", n))),
+    ("digits", |n| chat(&repeated("7", n))),
+    ("apostrophes", |n| chat(&repeated("'", n))),
+    ("combining marks", |n| chat(&repeated("\u{301}", n))),
+    ("accents written apart", |n| chat(&repeated("e\u{301}", n))),
+    ("escapes", |n| chat(&repeated("\\u0301", n))),
+    ("lone surrogates", |n| chat(&repeated("\\ud800", n))),
+    ("NUL", |n| chat(&repeated("\\u0000", n))),
+    ("beginnings of special tokens", |n| chat(&repeated("<|im_start", n))),
+    ("special tokens", |n| chat(&repeated("<|im_start|>", n))),
+    ("billing headers", |n| {
+        format!(
+            r#"{{"messages": [{}{{"role": "user", "content": "x"}}]}}"#,
+            repeated(r#"{"role":"system","content":"x-anthropic-billing-header: a\nb"},"#, n)
+        )
+    }),
+    ("messages", |n| {
+        format!(r#"{{"messages": [{}{{"role": "user"}}]}}"#, repeated(r#"{"role":"user"},"#, n))
+    }),
+    ("parts", |n| {
+        let parts = repeated(r#"{"type":"text","text":"x"},"#, n);
+        format!(
+            r#"{{"messages": [{{"role": "user", "content": [{parts}{{"type": "text", "text": "y"}}]}}]}}"#
+        )
+    }),
+    ("keys of a schema", |n| tool(&format!("{{{}}}", keys(n)))),
+    ("keys of the body", |n| format!(r#"{{{}, "messages": [{{"role": "user", "content": "x"}}]}}"#, keys(n))),
+    ("one key again and again", |n| tool(&format!(r#"{{{}"a": 1}}"#, repeated(r#""a":{"b":[1]},"#, n)))),
+    ("ids", |n| format!(r#"{{"prompt": [{}1]}}"#, repeated("1,", n))),
+    ("a long number", |n| {
+        format!(r#"{{"prompt": [{}], "max_tokens": {}}}"#, repeated("9", n), repeated("9", n))
+    }),
+];
+
+/// The least of a few runs of everything on `body`.
+fn cost(body: &str) -> Duration {
+    let once = || {
+        let began = Instant::now();
+        entry::body(body.as_bytes());
+        for choice in 0..4 {
+            entry::render(choice, body.as_bytes());
+        }
+        began.elapsed()
+    };
+    (0..3).map(|_| once()).min().unwrap()
+}
+
+#[test]
+fn time_is_linear_in_the_bytes() {
+    // Loads, and fills the caches of the tokenizer.
+    cost(&chat("warm"));
+    let mut slow = Vec::new();
+    for (name, maker) in KINDS {
+        let (small, large) = (cost(&maker(20_000)), cost(&maker(320_000)));
+        println!("{name}: {small:?}, sixteen times as long: {large:?}");
+        // Quadratic work would make it 256, once it counts; a busy machine makes any of them longer.
+        if large > 64 * small.max(Duration::from_millis(5)) {
+            slow.push((name, small, large));
+        }
+    }
+    assert!(slow.is_empty(), "{slow:?}");
+}
+
+#[test]
+fn megabytes_are_read_in_seconds() {
+    cost(&chat("warm"));
+    for (name, maker) in KINDS {
+        // A word of this length costs the tokenizer a microsecond a byte, and it is encoded three times.
+        let (body, rendered) = (maker(10_000_000), maker(1_000_000));
+        let began = Instant::now();
+        entry::body(body.as_bytes());
+        entry::render(0, rendered.as_bytes());
+        println!("{name}: {:?}", began.elapsed());
+        assert!(began.elapsed() < Duration::from_secs(60), "{name}: {:?}", began.elapsed());
+    }
+}
+
+/// On a stack as small as those of the router's threads.
+#[test]
+fn depth_is_refused_or_followed() {
+    let bodies = [1, 100, 127, 129, 9_990, 100_000].into_iter().flat_map(|depth| {
+        let (array, object) = (nested("[", "]", depth), nested(r#"{"a":"#, "}", depth));
+        [&array, &object].map(|deep| {
+            [
+                tool(&format!(r#"{{"type": "object", "properties": {deep}}}"#)),
+                tool(deep),
+                format!(r#"{{"messages": {deep}}}"#),
+                format!(r#"{{"messages": [{{"role": "user", "content": {deep}}}]}}"#),
+                format!(r#"{{"prompt": {deep}, "input": {deep}, "messages": [{deep}]}}"#),
+                format!(
+                    r#"{{"messages": [{{"role": "user", "content": "x"}}], "chat_template_kwargs": {{"custom": {deep}}}, "documents": [{deep}]}}"#
+                ),
+                format!(
+                    r#"{{"messages": [{{"role": "assistant", "tool_calls": [{{"type": "function", "function": {{"name": "f", "arguments": {}}}}}]}}]}}"#,
+                    serde_json::to_string(deep).unwrap()
+                ),
+            ]
+        })
+    });
+    let bodies: Vec<String> = bodies.flatten().collect();
+    let run = move || {
+        for body in &bodies {
+            entry::body(body.as_bytes());
+            for choice in 0..4 {
+                entry::render(choice, body.as_bytes());
+            }
+        }
+    };
+    std::thread::Builder::new().stack_size(2 << 20).spawn(run).unwrap().join().unwrap();
+}
