@@ -37,7 +37,7 @@ __version__: str
 _Tokens: TypeAlias = Buffer | Sequence[int]
 _Reason: TypeAlias = Literal["warm", "spill", "cold", "balance"]
 _Outcome: TypeAlias = Literal["finished", "failed", "unreachable", "cancelled", "abandoned"]
-_Rung: TypeAlias = Literal["client_ids", "local", "worker", "text", "load_only"]
+_Rung: TypeAlias = Literal["client_ids", "local", "media", "worker", "text", "load_only"]
 _State: TypeAlias = Literal["ready", "down", "draining"]
 _Refusal: TypeAlias = Literal["model", "down", "draining", "avoided", "too-long", "at-limit", "failing"]
 

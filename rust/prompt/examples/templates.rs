@@ -4,6 +4,8 @@
 //! `tests/support/golden_prompts.py --templates` writes for them. One line of JSON a template goes to the
 //! standard output, what differs to the standard error.
 
+#![allow(clippy::print_stdout, clippy::print_stderr, reason = "it reports to a terminal")]
+
 use std::error::Error;
 use std::fs;
 use std::path::{Path, PathBuf};

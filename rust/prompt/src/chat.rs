@@ -6,6 +6,7 @@
 mod anthropic;
 mod content;
 mod continued;
+mod media;
 mod message;
 mod responses;
 mod system;
@@ -17,6 +18,7 @@ use minijinja::Value;
 
 pub(crate) use anthropic::{Effort, anthropic};
 use continued::Continued;
+pub(crate) use media::{MARK, WithoutMedia};
 pub(crate) use message::message;
 pub(crate) use responses::responses;
 use system::without_developer;

@@ -159,6 +159,19 @@ impl Exact {
         }
     }
 
+    /// The ids of a chat with media: the worker's own up to the first, then some that stand for the media and the
+    /// texts between them.
+    ///
+    /// # Errors
+    /// [`Refused::Media`] for another endpoint, and as [`Exact::ids`].
+    pub(crate) fn media(&self, body: &Body<'_>) -> Result<Vec<u32>, Refused> {
+        if body.endpoint() != Endpoint::ChatCompletions || body.continue_final_message() {
+            return Err(Refused::Media);
+        }
+        let (_, template) = self.template(body)?;
+        self.ids_with_media(body, template, self.content_format.unwrap_or(template.content_format()))
+    }
+
     /// The template for `body`, and its number.
     fn template(&self, body: &Body<'_>) -> Result<(usize, &ChatTemplate), Refused> {
         let named = |name: &str| self.templates.iter().position(|(known, _)| known == name);
@@ -185,7 +198,11 @@ impl Exact {
         self.fill(template, request)
     }
 
-    fn fill(&self, template: &ChatTemplate, request: chat::Request<'_>) -> Result<String, Refused> {
+    pub(crate) fn fill(
+        &self,
+        template: &ChatTemplate,
+        request: chat::Request<'_>,
+    ) -> Result<String, Refused> {
         let chat::Rendering { variables, continued } = request.rendering(template)?;
         let tokens =
             self.named_tokens.iter().map(|(name, token)| (name.clone(), Value::from(token.as_str())));

@@ -21,6 +21,7 @@ mod folder;
 pub mod fuzzing;
 mod json;
 mod ladder;
+mod media;
 mod openai;
 mod prompter;
 mod python;

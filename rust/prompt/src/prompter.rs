@@ -21,6 +21,8 @@ pub enum Rung {
     ClientIds,
     /// Rendered and encoded here, exactly as the worker does.
     Local,
+    /// The same up to the first image, sound or film of the prompt; from there on prompts with the same ones match.
+    Media,
     /// A worker was asked for them.
     Worker,
     /// The request's text, as it is written in the body: affinity is approximate.
@@ -31,13 +33,15 @@ pub enum Rung {
 
 impl Rung {
     /// Every rung, best first.
-    pub const ALL: [Rung; 5] = [Rung::ClientIds, Rung::Local, Rung::Worker, Rung::Text, Rung::LoadOnly];
+    pub const ALL: [Rung; 6] =
+        [Rung::ClientIds, Rung::Local, Rung::Media, Rung::Worker, Rung::Text, Rung::LoadOnly];
 
     /// The name in metrics, explanations and response headers.
     pub fn as_str(self) -> &'static str {
         match self {
             Rung::ClientIds => "client_ids",
             Rung::Local => "local",
+            Rung::Media => "media",
             Rung::Worker => "worker",
             Rung::Text => "text",
             Rung::LoadOnly => "load_only",
@@ -298,8 +302,16 @@ impl Prompter {
                 }
                 prompt
             }
+            Err(Refused::Media) => {
+                self.media(body).unwrap_or(Prompt { refused: Some(Refused::Media), ..text })
+            }
             Err(refused) => Prompt { refused: Some(refused), ..text },
         })
+    }
+
+    fn media<'a>(&self, body: &Body<'a>) -> Option<Prompt<'a>> {
+        let ids = self.ladder.trusted(body).and_then(|exact| exact.media(body)).ok()?;
+        Some(Prompt { refused: Some(Refused::Media), ..Prompt::ids(pack(&ids), Rung::Media) })
     }
 
     /// The text of `body`, whose tokens cannot be made here for the reason `refused`.

@@ -45,7 +45,7 @@ fn what_cannot_be_exact_is_text() {
     assert_eq!(chat(&plain, &json!({})), Rung::Local);
     let part = |part: Value| json!({"role": "user", "content": [part]});
     for message in [
-        part(json!({"type": "image_url", "image_url": {"url": "data:"}})),
+        part(json!({"type": "image_pil", "image_pil": 7})),
         part(json!({"type": "text", "text": "x", "uuid": "u"})),
         part(json!({"text": "x"})),
         part(json!({"type": "text", "text": 7})),
@@ -182,7 +182,44 @@ proptest! {
             "tools": tools, "chat_template_kwargs": keywords,
         });
         let rung = read(Endpoint::ChatCompletions, &body).0;
-        prop_assert!(matches!(rung, Rung::Local | Rung::Text));
+        prop_assert!(matches!(rung, Rung::Local | Rung::Media | Rung::Text));
+    }
+
+    #[test]
+    fn odd_responses_and_messages_give_ids_or_text(
+        kind in prop::sample::select(vec!["message", "function_call", "function_call_output", "reasoning", "tool_use"]),
+        role in prop::sample::select(vec!["user", "assistant", "system"]),
+        content in odd(),
+        other in odd(),
+        tools in odd(),
+    ) {
+        let item = json!({
+            "type": kind, "role": role, "content": content, "output": other, "summary": other, "name": "f",
+            "call_id": "c", "arguments": "{", "status": "completed",
+        });
+        let body = json!({"input": [item], "tools": tools, "reasoning": other, "chat_template_kwargs": other});
+        prop_assert!(matches!(read(Endpoint::Responses, &body).0, Rung::Local | Rung::Text));
+        let block = json!({"type": kind, "text": other, "input": other, "id": "i", "name": "f", "content": content});
+        let messages = json!([{"role": role, "content": content}, {"role": role, "content": [block]}]);
+        let body = json!({"messages": messages, "tools": tools, "system": other, "thinking": other});
+        prop_assert!(matches!(read(Endpoint::Messages, &body).0, Rung::Local | Rung::Text));
+    }
+
+    #[test]
+    fn the_order_of_fields_does_not_matter(content in text(), name in text(), effort in any::<bool>()) {
+        let (content, name) = (json!(content).to_string(), json!(name).to_string());
+        let effort = if effort { "\"low\"" } else { "null" };
+        let message = [format!("\"role\": \"user\", \"name\": {name}, \"content\": {content}"), format!("\"content\": {content}, \"name\": {name}, \"role\": \"user\"")];
+        let bodies = [
+            format!("{{\"messages\": [{{{}}}], \"reasoning_effort\": {effort}, \"model\": \"m\"}}", message[0]),
+            format!("{{\"model\": \"m\", \"reasoning_effort\": {effort}, \"messages\": [{{{}}}]}}", message[1]),
+        ];
+        let texts = bodies.map(|raw| {
+            let body = Body::parse(Endpoint::ChatCompletions, raw.as_bytes()).unwrap();
+            PROMPTER.exact().unwrap().text(&body)
+        });
+        prop_assert_eq!(&texts[0], &texts[1]);
+        prop_assert!(texts[0].is_ok());
     }
 }
 

@@ -85,12 +85,31 @@ impl<'a> Content<'a> {
     }
 }
 
+/// Whether a part has, or refers to, an image, a sound or a film.
+pub(super) fn is_media(part: &Members<'_>) -> bool {
+    const KINDS: [&str; 8] = [
+        "image_url",
+        "input_image",
+        "image_embeds",
+        "audio_url",
+        "input_audio",
+        "audio_embeds",
+        "video_url",
+        "video_embeds",
+    ];
+    let is_kind = |raw: &str| KINDS.contains(&raw.trim_matches('"'));
+    part.raw("type").is_some_and(is_kind) || KINDS.iter().any(|kind| part.raw(kind).is_some())
+}
+
 /// One part; `None` for a text that is null, which vLLM passes over.
 fn part(raw: &str) -> Result<Option<Part<'_>>, Refused> {
     if raw.starts_with('"') {
         return Ok(Some(Part { text: text(raw)?, cache_control: None }));
     }
     let members = Members::of(raw)?;
+    if is_media(&members) {
+        return Err(Refused::Media);
+    }
     let field = match members.raw("type") {
         Some("\"text\"" | "\"input_text\"" | "\"output_text\"") => "text",
         Some("\"refusal\"") => "refusal",

@@ -55,7 +55,7 @@ fn marked_part(content: &Value) -> Option<(String, Value)> {
 }
 
 /// `object` with another value for `name`.
-fn with(object: &Value, name: &str, value: Value) -> Value {
+pub(super) fn with(object: &Value, name: &str, value: Value) -> Value {
     let names = object.try_iter().into_iter().flatten();
     python::map(names.map(|key| {
         let value = if key.as_str() == Some(name) {
