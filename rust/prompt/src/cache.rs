@@ -20,12 +20,8 @@ use quick_cache::Weighter;
 use warmroute_core::block::{BlockHash, BlockHasher, Namespace};
 
 use crate::encode::Encoder;
-<<<<<<< HEAD
 use crate::python::UNLIKE_PYTHON;
-use crate::template::{ChatTemplate, ContentFormat};
-=======
 use crate::template::{ChatTemplate, ContentFormat, on_deep_stack};
->>>>>>> ab1f0c9 (Fuzz targets and hostile-input tests; templates compile on a deep stack, rendering and printing are bounded)
 use crate::{Body, Refused, chat};
 use program::Program;
 use run::Run;

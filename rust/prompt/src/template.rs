@@ -122,7 +122,6 @@ impl ChatTemplate {
     }
 }
 
-<<<<<<< HEAD
 /// Whether the filter `safe` may do more than mark a text: what is safe escapes what is added to it.
 fn escapes(source: &str) -> bool {
     let mut sums = source.split('+').map(str::trim);
@@ -181,8 +180,6 @@ fn refusal(error: &Error) -> Refused {
 
 const RAISED: &str = "the template raises an error";
 
-/// What Hugging Face's environment has.
-=======
 /// Runs `parse`, which reads `source`, on a thread of its own.
 ///
 /// A parser follows brackets and chains of operators by calling itself: the stack grows with the source, so that
@@ -198,8 +195,7 @@ pub(crate) fn on_deep_stack<T: Send>(source: &str, parse: impl FnOnce() -> T + S
     })
 }
 
-/// What Hugging Face's environment has. `strftime_now` is not in it: the date would be the worker's.
->>>>>>> ab1f0c9 (Fuzz targets and hostile-input tests; templates compile on a deep stack, rendering and printing are bounded)
+/// What Hugging Face's environment has.
 fn environment(syntax: SyntaxConfig) -> Environment<'static> {
     let mut environment = Environment::new();
     environment.set_syntax(syntax);
@@ -233,12 +229,10 @@ fn write_expression(out: &mut Output<'_>, state: &mut State<'_, '_>, value: &Val
     }
 }
 
-<<<<<<< HEAD
 fn unlike_python(reason: &'static str) -> Error {
     Error::new(ErrorKind::InvalidOperation, reason)
 }
 
-=======
 /// Fails for a value that is deeper than `depth` or holds more than `left` others.
 fn count_values(value: &Value, depth: usize, left: &mut usize) -> Result<(), Error> {
     if !matches!(value.kind(), ValueKind::Seq | ValueKind::Map | ValueKind::Iterable) {
@@ -258,7 +252,6 @@ fn count_values(value: &Value, depth: usize, left: &mut usize) -> Result<(), Err
 /// Characters of a tag without arguments, spaces included.
 const LONGEST_TAG: usize = 64;
 
->>>>>>> ab1f0c9 (Fuzz targets and hostile-input tests; templates compile on a deep stack, rendering and printing are bounded)
 /// `{% generation %}` marks what an assistant wrote and prints it unchanged; minijinja lacks the tag.
 fn plain_generation_blocks(source: &str) -> String {
     let mut plain = String::with_capacity(source.len());
