@@ -11,10 +11,8 @@ pub fn compile(source: &str) {
 mod tests {
     use std::time::{Duration, Instant};
 
-    use minijinja::Value;
-
     use super::*;
-    use crate::{Body, Endpoint, chat};
+    use crate::{Body, Endpoint, chat, python};
 
     /// A chat with one of each thing that templates look at.
     const CHAT: &[u8] = br#"{"messages": [{"role": "system", "content": "s"},
@@ -28,11 +26,11 @@ mod tests {
     fn template(source: &str) {
         let Ok(template) = ChatTemplate::compile(source) else { return };
         let Ok(body) = Body::parse(Endpoint::ChatCompletions, CHAT) else { return };
-        let variables = chat::variables(&body, &template, template.content_format());
-        let Ok(variables) = variables else { return };
+        let request = chat::read(&body, template.content_format());
+        let Ok(rendering) = request.and_then(|request| request.rendering(&template)) else { return };
         // Not bounded: values that a template nests in themselves by the thousand, and lists that it doubles again and
         // again. The worker renders the same template.
-        let _text_or_refusal = template.render(Value::from_pairs(variables));
+        let _text_or_refusal = template.render(python::map(rendering.variables));
     }
 
     /// On a stack as small as those of the router's threads, and not for long.
