@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import contextlib
 import json
+import os
 import random
 import subprocess
 import sys
@@ -32,12 +33,28 @@ class Shape:
     prompt_kb: int
     events: int = 0  # none: one JSON
     one_by_one: bool = False
+    tokenizer: Path | None = None  # warmroute's; then the last turn of each request is one of its own
+
+
+# Takes the place of a number that is another for each request.
+_FRESH = "0123456789"
+
+
+def _exact() -> list[Shape]:
+    """Shapes with exact tokens: the package's tokenizer, and a real one from the folder `TOKENIZERS`."""
+    package = Path(__file__).parents[2] / "python" / "warmroute" / "data" / "tokenizer"
+    shapes = [Shape("exact-120k", 120, tokenizer=package)]
+    real = Path(os.environ.get("TOKENIZERS", "tokenizers")) / "qwen3"
+    if (real / "tokenizer.json").exists():
+        shapes.append(Shape("exact-120k-qwen3", 120, tokenizer=real))
+    return shapes
 
 
 SHAPES = {
     shape.name: shape
     for shape in (
         Shape("chat-120k", 120),
+        *_exact(),
         Shape("chat-2k", 2),
         Shape("stream-120", 2, 120),
         Shape("chunks-120", 2, 120, one_by_one=True),
@@ -68,7 +85,7 @@ def bodies(shape: Shape, seed: int) -> list[bytes]:
                 "max_tokens": 120,
                 "messages": [
                     {"role": "system", "content": systems[index % TENANTS]},
-                    {"role": "user", "content": f"request {index} " + _text(rng, 400)},
+                    {"role": "user", "content": f"request {_FRESH} {index} " + _text(rng, 400)},
                 ],
             }
         ).encode()
@@ -101,21 +118,32 @@ def _static_workers(folder: Path, ports: list[int], shape: Shape) -> list[str]:
     return ["nginx", "-p", str(folder), "-c", str(config)]
 
 
-def write_wrk_script(folder: Path, requests: list[bytes], port: int) -> Path:
-    """A wrk script that sends the bodies in turn and prints one line of JSON."""
+def write_wrk_script(folder: Path, requests: list[bytes], port: int, *, fresh: bool) -> Path:
+    """A wrk script that sends the bodies in turn and prints one line of JSON.
+
+    With `fresh` no two requests are equal: each has a number of its own in its last turn.
+    """
+    request = "requests[i]"
+    if fresh:
+        request = 'befores[i] .. string.format("%010d", n) .. afters[i]'
     for index, body in enumerate(requests):
         (folder / f"body-{index}").write_bytes(body)
     script = folder / "load.lua"
     script.write_text(
-        f"""local requests = {{}}
+        f"""local requests, befores, afters = {{}}, {{}}, {{}}
 for i = 0, {len(requests) - 1} do
   local file = io.open("{folder}/body-" .. i, "rb")
   requests[i] = wrk.format("POST", "/v1/chat/completions",
     {{["Content-Type"] = "application/json", ["Host"] = "127.0.0.1:{port}"}}, file:read("*a"))
   file:close()
+  local from, to = requests[i]:find("{_FRESH}", 1, true)
+  befores[i], afters[i] = requests[i]:sub(1, from - 1), requests[i]:sub(to + 1)
 end
-local i = 0
-request = function() i = (i + 1) % {len(requests)}; return requests[i] end
+local i, n = 0, os.time() % 100000 * 10000
+request = function()
+  i, n = (i + 1) % {len(requests)}, n + 1
+  return {request}
+end
 done = function(s, l, r)
   io.write(string.format('RESULT {{"requests":%d,"errors":%d,"us":%d,"p50":%d,"p99":%d}}\\n', s.requests,
     s.errors.connect + s.errors.read + s.errors.write + s.errors.timeout + s.errors.status, s.duration,

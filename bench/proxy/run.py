@@ -86,20 +86,32 @@ def _round(
         requests = load.bodies(shape, seed)
         with load.workers(folder, worker_ports, shape):
             return [
-                (router.name, _sample(router, folder, worker_ports, requests, seconds)) for router in routers
+                (router.name, _sample(router, shape, folder, worker_ports, requests, seconds))
+                for router in routers
             ]
 
 
 def _sample(
-    router: Router, folder: Path, worker_ports: list[int], requests: list[bytes], seconds: int
+    router: Router,
+    shape: load.Shape,
+    folder: Path,
+    worker_ports: list[int],
+    requests: list[bytes],
+    seconds: int,
 ) -> dict[str, Any]:
     """Starts the router, lets it see the requests, and measures it for `seconds`."""
     assert router.program is not None
     (port,) = process.free_ports(1)
-    script = load.write_wrk_script(folder, requests, port)
+    exact = router.name == "warmroute" and shape.tokenizer is not None
+    script = load.write_wrk_script(folder, requests, port, fresh=shape.tokenizer is not None)
+    command = router.command(router.program, port, worker_ports, folder)
+    if exact:
+        command += ["--tokenizer", str(shape.tokenizer)]
     log = folder / f"{router.name}.log"
-    with process.running(router.command(router.program, port, worker_ports, folder), log) as running:
-        _wait_for_answer(running, port, requests[0], log)
+    with process.running(command, log) as running:
+        rung = _wait_for_answer(running, port, requests[0], log)
+        if exact and rung != "local":
+            raise RuntimeError(f"tokens are not exact: {rung}")
         load.drive(script, port, WARM_SECONDS)
         before = process.cpu_seconds(running.pid)
         seen = load.drive(script, port, seconds)
@@ -115,7 +127,8 @@ def _sample(
         }
 
 
-def _wait_for_answer(running: subprocess.Popen[bytes], port: int, body: bytes, log: Path) -> None:
+def _wait_for_answer(running: subprocess.Popen[bytes], port: int, body: bytes, log: Path) -> str | None:
+    """Waits for the first reply; gives warmroute's word on how the prompt was had."""
     url = f"http://127.0.0.1:{port}/v1/chat/completions"
     deadline = time.monotonic() + START_SECONDS
     while True:
@@ -123,7 +136,8 @@ def _wait_for_answer(running: subprocess.Popen[bytes], port: int, body: bytes, l
         try:
             with urllib.request.urlopen(request, timeout=20) as reply:
                 reply.read()
-                return
+                rung: str | None = reply.headers.get("x-warmroute-rung")
+                return rung
         except OSError as error:  # also every HTTP status that is an error: the router has no worker yet
             if running.poll() is not None or time.monotonic() > deadline:
                 raise RuntimeError(f"no answer: {error}\n{log.read_text()[-2000:]}") from error
@@ -155,7 +169,8 @@ def _cpu(rows: list[dict[str, Any]], shape: str, router: str) -> float | None:
 
 def _targets(rows: list[dict[str, Any]]) -> list[dict[str, Any]]:
     targets = []
-    for shape, share in (("chat-120k", 0.6), ("chat-2k", 0.5)):
+    exact = [(name, 0.6) for name, shape in load.SHAPES.items() if shape.tokenizer]
+    for shape, share in (("chat-120k", 0.6), *exact, ("chat-2k", 0.5)):
         ours, theirs = _cpu(rows, shape, "warmroute"), _cpu(rows, shape, "sglang-router")
         if ours and theirs:
             targets.append(

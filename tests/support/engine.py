@@ -53,10 +53,15 @@ def venv(kit_folder: Path) -> Path:
 
 def slow_model(kit_folder: Path, engine_venv: Path) -> Path:
     """A model without weights whose prefill of 4k tokens takes about 1.5 s on one core."""
-    folder = CACHE / "models" / "slow"
+    return made_model(kit_folder, engine_venv, "slow")
+
+
+def made_model(kit_folder: Path, engine_venv: Path, size: str) -> Path:
+    """A model without weights of one of the kit's sizes: `slow`, or `tiny`, whose prefill is almost free."""
+    folder = CACHE / "models" / size
     if not (folder / "tokenizer_config.json").exists():
         make = [str(engine_venv / "bin/python"), str(kit_folder / "make_tiny_model.py"), str(folder)]
-        _run([*make, "--size", "slow", "--tokenizer", "bpe"], {})
+        _run([*make, "--size", size, "--tokenizer", "bpe"], {})
     return folder
 
 
@@ -77,6 +82,7 @@ class Engine:
     model: Path
     port: int
     blocks: int = 512
+    flags: tuple[str, ...] = ()
     _starter: subprocess.Popen[str] | None = None
 
     @property
@@ -102,7 +108,7 @@ class Engine:
             "WAIT": START_SECONDS,
         }
         self._starter = subprocess.Popen(
-            ["bash", str(self.kit / "start.sh"), str(self.model), str(self.port)],
+            ["bash", str(self.kit / "start.sh"), str(self.model), str(self.port), *self.flags],
             env=os.environ | {key: str(value) for key, value in settings.items()},
             stdout=subprocess.PIPE,
             stderr=subprocess.STDOUT,
