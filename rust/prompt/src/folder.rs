@@ -41,9 +41,14 @@ impl Folder {
         foreign::refuse_config(&config_path, &config)?;
         let map = optional_json(&beside("special_tokens_map.json"))?;
         let added = optional_json(&beside("added_tokens.json"))?;
-        let declared = tokens::Declared::new(&config, &map, &added);
+        let model = optional_json(&beside("config.json"))?;
+        let mut completed = config.clone();
+        for (name, token) in classes::defaults(&tokenizer, &config, &model) {
+            completed.entry(*name).or_insert_with(|| (*token).into());
+        }
+        let declared = tokens::Declared::new(&completed, &map, &added);
         tokens::complete(&mut tokenizer, &declared);
-        classes::rebuild(&mut tokenizer, &config, &optional_json(&beside("config.json"))?);
+        classes::rebuild(&mut tokenizer, &config, &model);
         let named_tokens = declared.named().map(|(name, text)| (name.to_owned(), text.to_owned())).collect();
         let templates = templates::read(&file, &config)?;
         Ok(Folder { path: file, tokenizer, named_tokens, templates })

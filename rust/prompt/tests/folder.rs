@@ -202,6 +202,21 @@ fn llama_is_built_as_its_class_does_it() {
 }
 
 #[test]
+fn a_class_has_named_tokens_of_its_own() {
+    let folder = Folder::new("named");
+    folder.byte_level().json("config.json", &json!({"model_type": "qwen2"}));
+    let mut tokenizer: Value =
+        serde_json::from_slice(&fs::read(folder.0.join("tokenizer.json")).unwrap()).unwrap();
+    tokenizer["added_tokens"] = json!([]);
+    folder.json("tokenizer.json", &tokenizer);
+    assert_eq!(ids(&folder.load().unwrap(), "<|endoftext|>").len(), 1);
+    let none = json!({"unk_token": null, "eos_token": "<|im_end|>", "pad_token": null});
+    let prompter = folder.json("tokenizer_config.json", &none).load().unwrap();
+    assert_eq!(ids(&prompter, "<|im_end|>").len(), 1);
+    assert_ne!(ids(&prompter, "<|endoftext|>").len(), 1);
+}
+
+#[test]
 fn templates_of_their_own_files_stand_above_the_configuration() {
     let folder = Folder::new("templates");
     folder.byte_level().json("tokenizer_config.json", &json!({"chat_template": {"default": "config"}}));
@@ -222,4 +237,23 @@ fn templates_of_their_own_files_stand_above_the_configuration() {
         (render("").unwrap(), render(tools).unwrap()),
         ("processor".to_owned(), "with tools".to_owned())
     );
+}
+
+#[test]
+fn a_letter_on_which_the_fast_tokenizer_is_wrong_is_left_to_the_reference() {
+    let folder = Folder::new("contested");
+    folder.byte_level();
+    let mut tokenizer: Value =
+        serde_json::from_slice(&fs::read(folder.0.join("tokenizer.json")).unwrap()).unwrap();
+    let expression = concat!(
+        r"[^\r\n\p{L}\p{N}]?[\p{Lu}\p{Lt}\p{Lm}\p{Lo}\p{M}]*[\p{Ll}\p{Lm}\p{Lo}\p{M}]+(?i:'s|'t|'re|'ve|'m|'ll|'d)?",
+        r"|[^\r\n\p{L}\p{N}]?[\p{Lu}\p{Lt}\p{Lm}\p{Lo}\p{M}]+[\p{Ll}\p{Lm}\p{Lo}\p{M}]*(?i:'s|'t|'re|'ve|'m|'ll|'d)?",
+        r"|\p{N}{1,3}| ?[^\s\p{L}\p{N}]+[\r\n/]*|\s*[\r\n]+|\s+(?!\S)|\s+",
+    );
+    tokenizer["pre_tokenizer"]["pretokenizers"][0]["pattern"] = json!({"Regex": expression});
+    let prompter = folder.json("tokenizer.json", &tokenizer).load().unwrap();
+    assert!(prompter.exact().unwrap().is_fast());
+    for text in [" I'\u{17f}", "it'\u{17f} fine", "'\u{17f}", "I's"] {
+        ids(&prompter, text);
+    }
 }

@@ -23,6 +23,23 @@ pub(super) fn rebuild(tokenizer: &mut Value, config: &Map<String, Value>, model:
     }
 }
 
+/// Named tokens that the class has where neither the configuration nor the map says anything of them.
+pub(super) fn defaults(
+    tokenizer: &Value,
+    config: &Map<String, Value>,
+    model: &Map<String, Value>,
+) -> &'static [(&'static str, &'static str)] {
+    match class(config, model) {
+        Some(Class::Qwen(_)) if is_byte_level(tokenizer) => {
+            &[("unk_token", "<|endoftext|>"), ("eos_token", "<|endoftext|>"), ("pad_token", "<|endoftext|>")]
+        }
+        Some(Class::Llama) if tokenizer["model"]["byte_fallback"] == true => {
+            &[("unk_token", "<unk>"), ("bos_token", "<s>"), ("eos_token", "</s>")]
+        }
+        _ => &[],
+    }
+}
+
 enum Class {
     Qwen(&'static str),
     Llama,
