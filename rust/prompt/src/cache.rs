@@ -5,6 +5,9 @@
 //! prefix that was seen has its block hashes. See `docs/adr/0005-seen-prompts.md`.
 
 mod call;
+mod functions;
+mod names;
+mod operations;
 mod program;
 mod run;
 mod safe;

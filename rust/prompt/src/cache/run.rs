@@ -5,7 +5,9 @@ use std::sync::Arc;
 use minijinja::machinery::ast::CompareOpKind;
 use minijinja::{Environment, State, Value};
 
-use super::program::{Expr, For, Macro, Name, Node, Program, Target};
+use super::names::{Loop, Names, set};
+use super::operations::{item, length, slice, truth};
+use super::program::{Expr, For, Name, Node, Program, Target};
 use super::skeleton::Skeleton;
 use super::value::{List, Str, Val};
 
@@ -14,9 +16,6 @@ use super::value::{List, Str, Val};
 pub(super) struct Stop;
 
 pub(super) type Ran<T> = Result<T, Stop>;
-
-/// Steps and calls inside one another before a request is left to minijinja's own limits.
-const MAX_CALLS: usize = 16;
 
 /// About a tenth of a second. What needs more is left to minijinja, which has limits of its own.
 const MAX_STEPS: usize = 1 << 20;
@@ -33,34 +32,12 @@ enum Flow {
 pub(super) struct Run<'p> {
     pub(super) program: &'p Program,
     pub(super) state: State<'p, 'p>,
-    names: Names<'p>,
-    calls: usize,
+    pub(super) names: Names<'p>,
+    pub(super) calls: usize,
     /// Nodes that may still be run, and values that may still be copied.
     steps: usize,
     out: Skeleton<'p>,
     captures: Vec<Vec<Str>>,
-}
-
-/// What names stand for.
-struct Names<'p> {
-    program: &'p Program,
-    /// Variables from outside, by name.
-    globals: Vec<Option<Val>>,
-    /// Names that were set, scope after scope.
-    locals: Vec<(Name, Val)>,
-    /// Where the innermost scope begins.
-    scope: usize,
-    /// Where the template's own scope ends, while inside another.
-    root: Option<usize>,
-    /// Where the names begin that a macro sees.
-    floor: usize,
-    loops: Vec<Loop>,
-    namespaces: Vec<Vec<(Name, Val)>>,
-}
-
-struct Loop {
-    items: Arc<List>,
-    at: usize,
 }
 
 impl<'p> Run<'p> {
@@ -69,16 +46,7 @@ impl<'p> Run<'p> {
         environment: &'p Environment<'static>,
         out: Skeleton<'p>,
     ) -> Run<'p> {
-        let names = Names {
-            program,
-            globals: vec![None; program.names.len()],
-            locals: Vec::with_capacity(32),
-            scope: 0,
-            root: None,
-            floor: 0,
-            loops: Vec::new(),
-            namespaces: Vec::new(),
-        };
+        let names = Names::new(program);
         let state = environment.empty_state();
         Run { program, state, names, calls: 0, steps: MAX_STEPS, out, captures: Vec::new() }
     }
@@ -151,7 +119,7 @@ impl<'p> Run<'p> {
         Ok(())
     }
 
-    fn capture(&mut self, body: &'p [Node]) -> Ran<Val> {
+    pub(super) fn capture(&mut self, body: &'p [Node]) -> Ran<Val> {
         self.captures.push(Vec::new());
         let flow = self.nodes(body)?;
         let parts = self.captures.pop().unwrap_or_default();
@@ -209,7 +177,7 @@ impl<'p> Run<'p> {
     }
 
     /// Begins a scope; gives what [`Run::leave`] needs.
-    fn enter(&mut self) -> (usize, bool) {
+    pub(super) fn enter(&mut self) -> (usize, bool) {
         let outermost = self.names.root.is_none();
         if outermost {
             self.names.root = Some(self.names.locals.len());
@@ -219,7 +187,7 @@ impl<'p> Run<'p> {
         before
     }
 
-    fn leave(&mut self, (scope, outermost): (usize, bool)) {
+    pub(super) fn leave(&mut self, (scope, outermost): (usize, bool)) {
         self.names.locals.truncate(self.names.scope);
         self.names.scope = scope;
         if outermost {
@@ -247,14 +215,14 @@ impl<'p> Run<'p> {
         Ok(())
     }
 
-    fn store(&mut self, name: Name, value: Val) {
+    pub(super) fn store(&mut self, name: Name, value: Val) {
         match self.names.locals[self.names.scope..].iter_mut().find(|(known, _)| *known == name) {
             Some(local) => local.1 = value,
             None => self.names.locals.push((name, value)),
         }
     }
 
-    fn variable(&self, name: Name) -> Ran<Val> {
+    pub(super) fn variable(&self, name: Name) -> Ran<Val> {
         match self.names.visible(name) {
             Some(value) => Ok(value.clone()),
             // A function has the name, and is a value that is not known here.
@@ -478,206 +446,12 @@ impl<'p> Run<'p> {
             _ => return Err(Stop),
         })
     }
-
-    /// `namespace`, or a macro.
-    fn function(&mut self, name: Name, given: &'p [Expr], keywords: &'p [(Name, Expr)]) -> Ran<Val> {
-        match self.variable(name) {
-            Ok(Val::Macro(number)) => {
-                return self.call_macro(&self.program.macros[number], given, keywords);
-            }
-            Ok(_) => return Err(Stop),
-            Err(Stop) => {}
-        }
-        if &*self.program.names[usize::from(name)] != "namespace" || !given.is_empty() {
-            return Err(Stop);
-        }
-        let mut members = Vec::new();
-        for (name, expr) in keywords {
-            let value = self.expr(expr)?;
-            set(&mut members, *name, value);
-        }
-        self.names.namespaces.push(members);
-        Ok(Val::Namespace(self.names.namespaces.len() - 1))
-    }
-
-    fn call_macro(&mut self, called: &'p Macro, given: &'p [Expr], keywords: &'p [(Name, Expr)]) -> Ran<Val> {
-        let known = |name: &Name| called.arguments.iter().skip(given.len()).any(|(known, _)| known == name);
-        if given.len() > called.arguments.len()
-            || !keywords.iter().all(|(name, _)| known(name))
-            || self.calls == MAX_CALLS
-        {
-            return Err(Stop);
-        }
-        let mut values = Vec::with_capacity(called.arguments.len());
-        for (at, (name, _)) in called.arguments.iter().enumerate() {
-            let keyword = keywords.iter().find(|(known, _)| known == name).map(|(_, expr)| expr);
-            values.push(given.get(at).or(keyword).map_or(Ok(Val::Undefined), |expr| self.expr(expr))?);
-        }
-        self.calls += 1;
-        let before = self.enter();
-        let floor = std::mem::replace(&mut self.names.floor, self.names.scope);
-        // Later arguments first, as minijinja does: a default may name those behind it.
-        for ((name, default), value) in called.arguments.iter().zip(values).rev() {
-            let value = match (value, default) {
-                (Val::Undefined, Some(default)) => self.expr(default)?,
-                (value, _) => value,
-            };
-            self.store(*name, value);
-        }
-        let result = self.capture(&called.body)?;
-        self.names.floor = floor;
-        self.leave(before);
-        self.calls -= 1;
-        Ok(result)
-    }
-}
-
-impl Names<'_> {
-    /// The value of a variable that has one.
-    fn visible(&self, name: Name) -> Option<&Val> {
-        let named = |local: &&(Name, Val)| local.0 == name;
-        let local = self.locals[self.floor..].iter().rev().find(named);
-        let root = || self.locals[..self.floor.min(self.root.unwrap_or(0))].iter().rev().find(named);
-        match local.or_else(root) {
-            Some((_, value)) => Some(value),
-            None => self.globals[usize::from(name)].as_ref(),
-        }
-    }
-
-    /// The value of `expr` where it stands somewhere already; otherwise it is worked out with a copy.
-    fn peek<'s>(&'s self, expr: &'s Expr) -> Option<&'s Val> {
-        match expr {
-            Expr::Value(value) => Some(value),
-            Expr::Variable(name) => self.visible(*name),
-            Expr::Attribute(on, name) => match self.peek(on)? {
-                Val::Map(map) => map.get(&self.program.names[usize::from(*name)]),
-                Val::Namespace(number) => {
-                    let found = self.namespaces[*number].iter().find(|(known, _)| known == name);
-                    found.map(|(_, value)| value)
-                }
-                _ => None,
-            },
-            Expr::Item(on, key) => match self.peek(on)? {
-                Val::List(list) => list.items.get(usize::try_from(self.integer(key)?).ok()?),
-                _ => None,
-            },
-            _ => None,
-        }
-    }
-
-    /// The value of `expr` where it is an integer that needs no call.
-    fn integer(&self, expr: &Expr) -> Option<i64> {
-        match expr {
-            Expr::Minus(pair) => self.integer(&pair.0)?.checked_sub(self.integer(&pair.1)?),
-            Expr::Sum(terms) => {
-                terms.iter().try_fold(0_i64, |sum, term| sum.checked_add(self.integer(term)?))
-            }
-            Expr::Attribute(on, name) if matches!(self.peek(on), Some(Val::Loop(_))) => {
-                let Some(Val::Loop(number)) = self.peek(on) else { return None };
-                let name = &self.program.names[usize::from(*name)];
-                match self.loops.get(*number)?.attribute(name) {
-                    Ok(Val::Int(value)) => Some(value),
-                    _ => None,
-                }
-            }
-            _ => match self.peek(expr)? {
-                Val::Int(value) => Some(*value),
-                _ => None,
-            },
-        }
-    }
-}
-
-impl Loop {
-    fn attribute(&self, name: &str) -> Ran<Val> {
-        let (at, items) = (self.at, &self.items.items);
-        let length = items.len();
-        let count = |number: usize| i64::try_from(number).map(Val::Int).map_err(|_| Stop);
-        let neighbour = |item: Option<&Val>| Ok(item.cloned().unwrap_or(Val::Undefined));
-        match name {
-            "index0" => count(at),
-            "index" => count(at + 1),
-            "first" => Ok(Val::Bool(at == 0)),
-            "last" => Ok(Val::Bool(at + 1 == length)),
-            "length" => count(length),
-            "revindex" => count(length - at),
-            "revindex0" => count(length - at - 1),
-            "previtem" => neighbour(at.checked_sub(1).and_then(|at| items.get(at))),
-            "nextitem" => neighbour(items.get(at + 1)),
-            _ => Err(Stop),
-        }
-    }
 }
 
 fn write(captures: &mut [Vec<Str>], out: &mut Skeleton<'_>, text: &Str) {
     match captures.last_mut() {
         Some(capture) => push_flat(capture, text),
         None => out.push(text),
-    }
-}
-
-fn set(members: &mut Vec<(Name, Val)>, name: Name, value: Val) {
-    match members.iter_mut().find(|(known, _)| *known == name) {
-        Some(member) => member.1 = value,
-        None => members.push((name, value)),
-    }
-}
-
-fn truth(program: &Program, value: &Val) -> Ran<bool> {
-    Ok(match value {
-        Val::Undefined | Val::None => false,
-        Val::Bool(value) => *value,
-        Val::Int(value) => *value != 0,
-        Val::Str(text) => !program.is_empty(text),
-        Val::List(list) if !list.lazy => !list.items.is_empty(),
-        Val::Map(map) => !map.members.is_empty(),
-        _ => return Err(Stop),
-    })
-}
-
-fn item(on: &Val, key: &Val) -> Ran<Val> {
-    match (on, key) {
-        (Val::List(list), Val::Int(index)) => {
-            let at = match usize::try_from(*index) {
-                Ok(at) => Some(at),
-                Err(_) if list.lazy => return Err(Stop),
-                Err(_) => usize::try_from(index.unsigned_abs())
-                    .ok()
-                    .and_then(|back| list.items.len().checked_sub(back)),
-            };
-            Ok(at.and_then(|at| list.items.get(at)).cloned().unwrap_or(Val::Undefined))
-        }
-        _ => Err(Stop),
-    }
-}
-
-/// Values that a copy of `value` copies.
-fn length(value: &Val) -> usize {
-    match value {
-        Val::List(list) => list.items.len(),
-        Val::Map(map) => map.members.len(),
-        _ => 0,
-    }
-}
-
-/// A slice of a list: a part of it in its order, or all of it backwards.
-fn slice(on: &Val, [start, stop, step]: [Option<i64>; 3]) -> Ran<Val> {
-    let Val::List(list) = on else { return Err(Stop) };
-    let items = &list.items;
-    if list.lazy {
-        return Err(Stop);
-    }
-    let place = |bound: i64| match usize::try_from(bound) {
-        Ok(at) => at.min(items.len()),
-        Err(_) => usize::try_from(bound.unsigned_abs()).map_or(0, |back| items.len().saturating_sub(back)),
-    };
-    match (start, stop, step) {
-        (start, stop, None | Some(1)) => {
-            let (start, stop) = (start.map_or(0, place), stop.map_or(items.len(), place));
-            Ok(List::of(items.get(start..stop).unwrap_or_default().to_vec(), true))
-        }
-        (None, None, Some(-1)) => Ok(List::of(items.iter().rev().cloned().collect(), true)),
-        _ => Err(Stop),
     }
 }
 
