@@ -57,7 +57,7 @@ format: $(VENV)/.tools ## Format Rust and Python
 bench: $(addprefix bench-,$(BENCHES)) ## Run every bench; results are JSON files under bench/
 
 bench-%: build $(VENV)/.bench-tools
-	$(if $(wildcard bench/$*/Cargo.toml),cargo run --release --locked --manifest-path bench/$*/Cargo.toml,$(PY) -m bench.$*.run)
+	$(if $(wildcard bench/$*/run.py),$(PY) -m bench.$*.run,cargo run --release --locked --manifest-path bench/$*/Cargo.toml)
 
 .PHONY: bench-peers
 bench-peers: ## Install the routers that the proxy bench compares with, outside the checkout (0.4 GB)

@@ -453,6 +453,7 @@ class Prompter:
         chat_template: str | PathLike[str] | None = None,
         chat_template_content_format: str = "auto",
         check_every: int = 0,
+        prompt_cache_bytes: int | None = None,
     ) -> Prompter:
         """Load tokenizers; takes up to a few seconds each. Without one, prompts are matched as text.
 
@@ -462,9 +463,18 @@ class Prompter:
             chat_template: a file with a template to use in place of the one in the folder of `tokenizer`.
             chat_template_content_format: `auto`, `string` or `openai`, as vLLM's option of that name.
             check_every: one in so many prompts is made again by the reference and compared; 0 checks none.
+            prompt_cache_bytes: what each tokenizer may keep of prompts that were seen; 256 MiB if not given.
 
         Raises:
             ConfigError: for a path or a format that cannot be used.
+        """
+
+    def cache_stats(self) -> dict[str, int]:
+        """What the caches of seen prompts did, all tokenizers together.
+
+        Keys: `chats` (rendered over references), `full_by_template`, `full_by_request` (rendered in full),
+        `known_raw_bytes` and `read_raw_bytes` of messages and tools, `known_text_bytes` and
+        `encoded_text_bytes`, `bytes` held, `evicted` entries.
         """
 
     def check_stats(self) -> dict[str, Any]:

@@ -39,6 +39,14 @@ class PromptOptions:
         "A file with the chat template, where workers use another than the tokenizer's. It is for the models "
         "that have no tokenizer of their own.",
     )
+    cache_bytes: int = option(
+        256 << 20,
+        "What each tokenizer may keep of prompts that were seen, so that they are neither rendered, encoded "
+        "nor hashed again; 0 keeps nothing.",
+        minimum=0,
+        maximum=1 << 40,
+        unit="bytes",
+    )
     verify_timeout_ms: int = option(
         5_000,
         "How long a worker that joins may take to give its tokens of some thirty short prompts, which are "

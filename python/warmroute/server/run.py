@@ -82,6 +82,7 @@ def _prompter(options: PromptOptions) -> Prompter:
         chat_template=options.chat_template,
         chat_template_content_format=options.chat_template_content_format,
         check_every=options.token_check_every,
+        prompt_cache_bytes=options.cache_bytes,
     )
     if not prompter.has_tokenizer:
         log.warning("no tokenizer: prefixes are matched as text, affinity is approximate (set --tokenizer)")

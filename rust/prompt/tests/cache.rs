@@ -52,7 +52,8 @@ impl Prompters {
     }
 }
 
-const PIECES: [&str; 34] = [
+const PIECES: [&str; 35] = [
+    "x",
     "",
     " ",
     "\n",

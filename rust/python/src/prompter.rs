@@ -30,7 +30,7 @@ impl PyPrompter {
     #[new]
     #[pyo3(signature = (
         tokenizer = None, *, models = None, chat_template = None, chat_template_content_format = "auto",
-        check_every = 0
+        check_every = 0, prompt_cache_bytes = None
     ))]
     fn new(
         py: Python<'_>,
@@ -39,14 +39,25 @@ impl PyPrompter {
         chat_template: Option<PathBuf>,
         chat_template_content_format: &str,
         check_every: u32,
+        prompt_cache_bytes: Option<usize>,
     ) -> PyResult<PyPrompter> {
         let content_format = content_format(py, chat_template_content_format)?;
-        let options = LoadOptions { chat_template, content_format, ..LoadOptions::default() };
+        let options = LoadOptions { chat_template, content_format, prompt_cache_bytes };
         let models = models.unwrap_or_default();
         let load = || Prompter::load_all(tokenizer.map(Path::new), &models, &options);
         let prompter =
             py.detach(load).map_err(|error| load_error(py, tokenizer.unwrap_or_default(), &error))?;
         Ok(PyPrompter { prompter: Arc::new(prompter.with_checks(check_every)?) })
+    }
+
+    /// What the caches of seen prompts did.
+    fn cache_stats<'py>(&self, py: Python<'py>) -> PyResult<Bound<'py, PyDict>> {
+        let stats = self.prompter.cache_stats();
+        let counts = PyDict::new(py);
+        for (name, count) in stats.counts() {
+            counts.set_item(name, count)?;
+        }
+        Ok(counts)
     }
 
     #[getter]

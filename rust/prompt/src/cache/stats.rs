@@ -27,6 +27,21 @@ pub struct CacheStats {
 }
 
 impl CacheStats {
+    /// Each count with its name.
+    pub fn counts(&self) -> [(&'static str, u64); 9] {
+        [
+            ("chats", self.chats),
+            ("full_by_template", self.full_by_template),
+            ("full_by_request", self.full_by_request),
+            ("known_raw_bytes", self.known_raw_bytes),
+            ("read_raw_bytes", self.read_raw_bytes),
+            ("known_text_bytes", self.known_text_bytes),
+            ("encoded_text_bytes", self.encoded_text_bytes),
+            ("bytes", self.bytes),
+            ("evicted", self.evicted),
+        ]
+    }
+
     /// The sums of both.
     #[must_use]
     pub fn plus(self, other: CacheStats) -> CacheStats {
