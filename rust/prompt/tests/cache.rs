@@ -250,3 +250,12 @@ fn eight_threads_share_a_cache_that_evicts() {
     });
     assert!(tiny.cache_stats().evicted > 0);
 }
+
+#[test]
+fn a_text_that_begins_like_the_rest_of_another_is_not_taken_for_it() {
+    let prompters = Prompters::new("begins", &support::package(), TEMPLATES[2].1);
+    let rest = format!("<|im_start|>user\n{}", "words, ".repeat(80));
+    for prompt in [rest.clone(), format!("{}{rest}", "before ".repeat(60)), rest] {
+        prompters.check(Endpoint::Completions, &json!({"prompt": prompt}));
+    }
+}
