@@ -64,9 +64,10 @@ bench-peers: ## Install the routers that the proxy bench compares with, outside 
 	PYTHON=$(PYTHON) bench/peers.sh
 
 .PHONY: docs
-docs: build ## Write the generated pages: docs/configuration.md and docs/metrics.md
+docs: build ## Write the generated pages of docs/: configuration, metrics, tokenizers
 	$(PY) -m warmroute.config.page > docs/configuration.md
 	$(PY) -m warmroute.metrics.page > docs/metrics.md
+	$(PY) -m bench.exact.page > docs/tokenizers.md
 
 .PHONY: build
 build: $(VENV)/.built ## Build the compiled part and install the package, editable, into .venv
