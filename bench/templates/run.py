@@ -71,7 +71,15 @@ def main() -> int:
         return 2
     templates, golden = fetch.gather(), fetch.CACHE / "golden"
     python = str(Path(engine) / "bin" / "python")
-    command = [python, "-m", "tests.support.golden_prompts", "--templates", str(templates), "--out", str(golden)]
+    command = [
+        python,
+        "-m",
+        "tests.support.golden_prompts",
+        "--templates",
+        str(templates),
+        "--out",
+        str(golden),
+    ]
     subprocess.run(command, check=True, cwd=_report.ROOT)
     cargo = ["cargo", "run", "--quiet", "--locked", "-p", "warmroute-prompt", "--example", "templates", "--"]
     compare = [*cargo, str(golden / "tokenizer"), str(templates), str(golden)]

@@ -72,15 +72,26 @@ NESTED: Message = {
     "type": "function",
     "function": {
         "name": "book",
-        "description": "Multi\nline: \"quotes\", \\ and {{ braces }} {% raw %}",
+        "description": 'Multi\nline: "quotes", \\ and {{ braces }} {% raw %}',
         "strict": True,
         "parameters": {
-            "$defs": {"leg": {"type": "object", "properties": {"to": {"type": "string", "pattern": "^\\w+$"}}}},
+            "$defs": {
+                "leg": {"type": "object", "properties": {"to": {"type": "string", "pattern": "^\\w+$"}}}
+            },
             "type": "object",
             "properties": {
-                "legs": {"type": "array", "items": {"$ref": "#/$defs/leg"}, "minItems": 1, "default": [{"to": "x"}]},
+                "legs": {
+                    "type": "array",
+                    "items": {"$ref": "#/$defs/leg"},
+                    "minItems": 1,
+                    "default": [{"to": "x"}],
+                },
                 "who": {"anyOf": [{"type": "string"}, {"type": "null"}], "default": None},
-                "price": {"type": "number", "exclusiveMinimum": 0.1, "examples": [1.50, 1e-7, 123456789012345680.0]},
+                "price": {
+                    "type": "number",
+                    "exclusiveMinimum": 0.1,
+                    "examples": [1.50, 1e-7, 123456789012345680.0],
+                },
                 "kind": {"type": ["string", "integer"], "enum": ["a", 1, -1.0, True]},
                 "nested": {
                     "type": "object",
@@ -96,7 +107,12 @@ THOUGHT = "<think>\nHm, 12 + 30.\n</think>\n\n42."
 
 
 def call(name: str, arguments: object, **fields: object) -> Message:
-    return {"id": f"call_{name}", "type": "function", "function": {"name": name, "arguments": arguments}, **fields}
+    return {
+        "id": f"call_{name}",
+        "type": "function",
+        "function": {"name": name, "arguments": arguments},
+        **fields,
+    }
 
 
 def answered(*turns: Message, **fields: object) -> list[Message]:
@@ -163,8 +179,16 @@ BODIES = [
     chat("nested tools", [SYSTEM, USER], tools=[NESTED, TOOL, BARE]),
     chat("chosen tool", [USER], tools=[BARE], tool_choice={"type": "function", "function": {"name": "ping"}}),
     chat("no tool chosen", [USER], tools=[BARE], tool_choice="none"),
-    chat("tool without parameters", [USER], tools=[{"type": "function", "function": {"name": "f", "description": ""}}]),
-    chat("tool with empty parameters", [USER], tools=[{"type": "function", "function": {"name": "f", "parameters": {}}}]),
+    chat(
+        "tool without parameters",
+        [USER],
+        tools=[{"type": "function", "function": {"name": "f", "description": ""}}],
+    ),
+    chat(
+        "tool with empty parameters",
+        [USER],
+        tools=[{"type": "function", "function": {"name": "f", "parameters": {}}}],
+    ),
     chat(
         "parallel calls",
         [
@@ -179,7 +203,9 @@ BODIES = [
         tools=[TOOL, BARE],
     ),
     chat("calls of several turns", [*called("{}"), *called('{"a": "b"}'), USER], tools=[BARE]),
-    chat("empty text and a call", [USER, said("assistant", "", tool_calls=[CALL]), reply("ok")], tools=[TOOL]),
+    chat(
+        "empty text and a call", [USER, said("assistant", "", tool_calls=[CALL]), reply("ok")], tools=[TOOL]
+    ),
     chat("arguments null", [USER, said("assistant", "", tool_calls=[call("f", None)]), reply("ok")]),
     chat("arguments broken", called('{"a": ')),
     chat("arguments not JSON", called("a: 1")),
@@ -187,44 +213,76 @@ BODIES = [
     chat("arguments true", called("true")),
     chat("arguments null text", called("null")),
     chat("arguments with space", called(' \n{"b": "\\n\\t\\"", "a": "<tool_call>"}\n ')),
-    chat("arguments with big numbers", called('{"n": 123456789012345678901234567890, "m": -9223372036854775809}')),
+    chat(
+        "arguments with big numbers",
+        called('{"n": 123456789012345678901234567890, "m": -9223372036854775809}'),
+    ),
     chat("arguments nested", called('{"a": {"b": {"c": [[], {}, [{"d": "e"}]]}}, "s": "日本 \\u65e5 😀"}')),
-    chat("arguments as an object", [USER, said("assistant", "", tool_calls=[call("f", {"a": 1})]), reply("ok")]),
+    chat(
+        "arguments as an object", [USER, said("assistant", "", tool_calls=[call("f", {"a": 1})]), reply("ok")]
+    ),
     chat("call of another type", [USER, said("assistant", "", tool_calls=[call("f", "{}", type="custom")])]),
     chat("reply in parts", [USER, said("assistant", None, tool_calls=[CALL]), reply(PARTS), USER]),
     chat("reply without parts", [USER, said("assistant", None, tool_calls=[CALL]), reply([]), USER]),
-    chat("named reply", [USER, said("assistant", None, tool_calls=[CALL]), {**reply("x"), "name": "get_weather"}]),
+    chat(
+        "named reply",
+        [USER, said("assistant", None, tool_calls=[CALL]), {**reply("x"), "name": "get_weather"}],
+    ),
     chat("reply of JSON", [USER, said("assistant", None, tool_calls=[CALL]), reply('{"t": 18.0, "u": "C"}')]),
     chat("reply without a call", [USER, reply("x"), USER]),
     chat("thinking on", [SYSTEM, USER], chat_template_kwargs={"enable_thinking": True}),
     chat("thinking off", [SYSTEM, USER], chat_template_kwargs={"enable_thinking": False, "thinking": False}),
     chat("thinking by another name", [USER], chat_template_kwargs={"thinking": True, "thinking_mode": "on"}),
     chat("thoughts in the text", [USER, said("assistant", THOUGHT), USER]),
-    chat("thoughts of several turns", [USER, said("assistant", THOUGHT), USER, said("assistant", THOUGHT), USER]),
+    chat(
+        "thoughts of several turns",
+        [USER, said("assistant", THOUGHT), USER, said("assistant", THOUGHT), USER],
+    ),
     chat(
         "reasoning and a call",
-        [USER, said("assistant", "", reasoning="I call.\n", tool_calls=[CALL]), reply("18"), said("assistant", "18."), USER],
+        [
+            USER,
+            said("assistant", "", reasoning="I call.\n", tool_calls=[CALL]),
+            reply("18"),
+            said("assistant", "18."),
+            USER,
+        ],
         tools=[TOOL],
     ),
     chat("empty reasoning", [USER, said("assistant", "42", reasoning=""), USER]),
     chat("both reasonings", [USER, said("assistant", "42", reasoning="a", reasoning_content="b"), USER]),
     chat("reasoning of a user", [{**USER, "reasoning": "x"}, said("assistant", "y", reasoning="z")]),
     chat("effort none", [USER], reasoning_effort="none"),
-    chat("effort high", [SYSTEM, USER], reasoning_effort="high", chat_template_kwargs={"enable_thinking": False}),
+    chat(
+        "effort high",
+        [SYSTEM, USER],
+        reasoning_effort="high",
+        chat_template_kwargs={"enable_thinking": False},
+    ),
     chat("effort as a keyword", [USER], chat_template_kwargs={"reasoning_effort": "medium"}),
     chat("effort null", [USER], reasoning_effort=None, chat_template_kwargs={"enable_thinking": None}),
     chat("keyword auto", [USER], chat_template_kwargs={"tool_choice": "auto", "custom": "auto"}),
-    chat("keyword of the renderer", [USER], chat_template_kwargs={"add_generation_prompt": False, "tools": []}),
+    chat(
+        "keyword of the renderer", [USER], chat_template_kwargs={"add_generation_prompt": False, "tools": []}
+    ),
     chat("keyword that is a global", [USER], chat_template_kwargs={"range": 1, "namespace": "x", "dict": {}}),
     chat("keyword that is a token", [USER], chat_template_kwargs={"bos_token": "<b>", "eos_token": "<e>"}),
     chat("keyword date", [SYSTEM, USER], chat_template_kwargs={"date_string": "26 Jul 2024", "today": "x"}),
     chat("keywords empty", [USER], chat_template_kwargs={}),
-    chat("documents with parts", [SYSTEM, USER], documents=[{"title": "a", "text": "é\n"}, {"text": "", "x": "y"}]),
+    chat(
+        "documents with parts",
+        [SYSTEM, USER],
+        documents=[{"title": "a", "text": "é\n"}, {"text": "", "x": "y"}],
+    ),
     chat("no documents", [USER], documents=[]),
     chat("documents as a keyword", [USER], chat_template_kwargs={"documents": [{"text": "x"}]}),
     chat("continued", answered(), **CONTINUE),
     chat("continued with space", [USER, said("assistant", "  The answer is \n\n ")], **CONTINUE),
-    chat("continued parts", [USER, said("assistant", [{"type": "text", "text": "a "}, {"type": "text", "text": "b"}])], **CONTINUE),
+    chat(
+        "continued parts",
+        [USER, said("assistant", [{"type": "text", "text": "a "}, {"type": "text", "text": "b"}])],
+        **CONTINUE,
+    ),
     chat("continued user", [SYSTEM, USER], **CONTINUE),
     chat("continued empty", [USER, said("assistant", "")], **CONTINUE),
     chat("continued null", [USER, said("assistant", None)], **CONTINUE),
@@ -247,8 +305,22 @@ BODIES = [
     chat("users in a row", [USER, USER]),
     chat("system in parts", [said("system", PARTS), USER]),
     chat("assistant in parts", [USER, said("assistant", PARTS), user(PARTS)]),
-    chat("input and output parts", [user([{"type": "input_text", "text": "a"}]), said("assistant", [{"type": "output_text", "text": "b"}]), USER]),
-    chat("thinking part", [USER, said("assistant", [{"type": "thinking", "thinking": "hm"}, {"type": "text", "text": "b"}]), USER]),
+    chat(
+        "input and output parts",
+        [
+            user([{"type": "input_text", "text": "a"}]),
+            said("assistant", [{"type": "output_text", "text": "b"}]),
+            USER,
+        ],
+    ),
+    chat(
+        "thinking part",
+        [
+            USER,
+            said("assistant", [{"type": "thinking", "thinking": "hm"}, {"type": "text", "text": "b"}]),
+            USER,
+        ],
+    ),
     chat("part of an unknown type", [user([{"type": "what", "text": "a"}])]),
     chat("part with another field", [user([{"type": "text", "text": "a", "extra": 1}])]),
     chat("part without a type", [user([{"text": "a"}])]),
@@ -257,15 +329,37 @@ BODIES = [
     chat("named assistant", [USER, said("assistant", "hi", name="bob"), said("user", "x", name="")]),
     chat("unknown role with a call", [USER, said("function", "x", name="f"), USER]),
     chat("billing header alone", [said("system", "x-anthropic-billing-header: cch=1"), USER]),
-    chat("billing header in parts", [said("system", [{"type": "text", "text": "x-anthropic-billing-header: a\nb"}, {"type": "text", "text": "c"}]), USER]),
+    chat(
+        "billing header in parts",
+        [
+            said(
+                "system",
+                [{"type": "text", "text": "x-anthropic-billing-header: a\nb"}, {"type": "text", "text": "c"}],
+            ),
+            USER,
+        ],
+    ),
     chat("billing header of a user", [user("x-anthropic-billing-header: cch=1;\nRules.")]),
     chat("braces and tags", [user("{{ x }} {% if %} {# c #} <|tool|> [INST] </s> <s> <think> </think>")]),
-    chat("white space around", [said("system", "\n s \n"), user("\n\n u \t"), said("assistant", " a \n\n"), user(" ")]),
+    chat(
+        "white space around",
+        [said("system", "\n s \n"), user("\n\n u \t"), said("assistant", " a \n\n"), user(" ")],
+    ),
     chat("line ends", [user("a\r\nb\rc\u2028d\u0085e")]),
     chat("long text", [said("system", "Rules. " * 300), user("x" * 2000)]),
-    chat("many turns with calls", [SYSTEM, *called("{}") * 3, said("assistant", "end"), USER], tools=[TOOL, BARE]),
-    chat("odd fields of a message", [{**USER, "tool_calls": [], "tool_call_id": "x", "refusal": None, "audio": None}]),
-    chat("assistant with nulls", [USER, said("assistant", "x", tool_calls=None, refusal=None, function_call=None), USER]),
+    chat(
+        "many turns with calls",
+        [SYSTEM, *called("{}") * 3, said("assistant", "end"), USER],
+        tools=[TOOL, BARE],
+    ),
+    chat(
+        "odd fields of a message",
+        [{**USER, "tool_calls": [], "tool_call_id": "x", "refusal": None, "audio": None}],
+    ),
+    chat(
+        "assistant with nulls",
+        [USER, said("assistant", "x", tool_calls=None, refusal=None, function_call=None), USER],
+    ),
     chat("ids for reuse", [USER], kv_transfer_params={"prompt_token_ids": [1, 2, 3]}),
     (
         "escapes",

@@ -14,7 +14,10 @@ WEATHER: Item = {
     "parameters": {
         "required": ["place"],
         "type": "object",
-        "properties": {"place": {"type": "string", "default": "x"}, "scale": {"type": "number", "default": 1e22}},
+        "properties": {
+            "place": {"type": "string", "default": "x"},
+            "scale": {"type": "number", "default": 1e22},
+        },
     },
 }
 CALL: Item = {
@@ -33,7 +36,11 @@ THOUGHT: Item = {
     "summary": [],
     "content": [{"type": "reasoning_text", "text": "Hm.\n"}],
 }
-SUMMARY: Item = {"type": "reasoning", "id": "rs_2", "summary": [{"type": "summary_text", "text": "In short."}]}
+SUMMARY: Item = {
+    "type": "reasoning",
+    "id": "rs_2",
+    "summary": [{"type": "summary_text", "text": "In short."}],
+}
 
 
 def said(role: str, content: object, **fields: object) -> Item:
@@ -42,7 +49,14 @@ def said(role: str, content: object, **fields: object) -> Item:
 
 def answer(text: str, **fields: object) -> Item:
     part = {"type": "output_text", "text": text, "annotations": []}
-    return {"type": "message", "id": "msg_1", "role": "assistant", "status": "completed", "content": [part], **fields}
+    return {
+        "type": "message",
+        "id": "msg_1",
+        "role": "assistant",
+        "status": "completed",
+        "content": [part],
+        **fields,
+    }
 
 
 USER = said("user", "Hello, what is 12 + 30?")
@@ -73,12 +87,16 @@ BODIES = [
     response("assistant parts", [USER, said("assistant", [{"type": "output_text", "text": "42"}]), USER]),
     response("answer", [USER, answer("42"), USER]),
     response("two answers", [USER, answer("42"), answer("43"), USER]),
-    response("answer of two parts", [USER, answer("42", content=answer("a")["content"] + answer("b")["content"])]),
+    response(
+        "answer of two parts", [USER, answer("42", content=answer("a")["content"] + answer("b")["content"])]
+    ),
     response("refused answer", [USER, answer("x", content=[{"type": "refusal", "refusal": "No."}]), USER]),
     response("empty answer", [USER, answer("", content=[]), USER]),
     response("answer without an id", [USER, {"type": "message", **said("assistant", "42")}, USER]),
     response("call and output", [USER, CALL, OUTPUT], tools=[WEATHER]),
-    response("two calls", [USER, CALL, BRIEF_CALL, OUTPUT, {**OUTPUT, "call_id": "call_2"}], tools=[WEATHER, PING]),
+    response(
+        "two calls", [USER, CALL, BRIEF_CALL, OUTPUT, {**OUTPUT, "call_id": "call_2"}], tools=[WEATHER, PING]
+    ),
     response("answer and call", [USER, answer("Let me see."), CALL, OUTPUT], tools=[WEATHER]),
     response("call and answer", [USER, CALL, answer("Let me see."), OUTPUT, USER], tools=[WEATHER]),
     response("assistant text and call", [USER, said("assistant", "I look."), CALL, OUTPUT], tools=[WEATHER]),
@@ -102,7 +120,11 @@ BODIES = [
     response("empty tools", "Hello", tools=[]),
     response("null tools", "Hello", tools=None),
     response("tool without parameters", "Hello", tools=[{"type": "function", "name": "f"}]),
-    response("tool with nulls", "Hello", tools=[{"type": "function", "name": "f", "parameters": None, "strict": None}]),
+    response(
+        "tool with nulls",
+        "Hello",
+        tools=[{"type": "function", "name": "f", "parameters": None, "strict": None}],
+    ),
     response("tool with other fields", "Hello", tools=[{**PING, "extra": 1, "defer_loading": True}]),
     response("tool choice none", "Hello", tools=[PING], tool_choice="none"),
     response("chat tools", "Hello", tools=[{"type": "function", "function": {"name": "f"}}]),
@@ -111,13 +133,25 @@ BODIES = [
     response("effort", "Hello", reasoning={"effort": "low"}),
     response("effort none", "Hello", reasoning={"effort": "none"}),
     response("no effort", "Hello", reasoning={"effort": None, "summary": "auto"}),
-    response("effort and keyword", "Hello", reasoning={"effort": "high"}, chat_template_kwargs={"enable_thinking": False}),
+    response(
+        "effort and keyword",
+        "Hello",
+        reasoning={"effort": "high"},
+        chat_template_kwargs={"enable_thinking": False},
+    ),
     response("keywords", "Hello", chat_template_kwargs={"enable_thinking": False, "custom": "x"}),
     response("image", [said("user", [*TEXTS, IMAGE])]),
     response("reference", [{"type": "item_reference", "id": "msg_1"}, USER]),
     response("stored", "Hello", previous_response_id="resp_1"),
     response("cut", "Hello", truncation="auto"),
-    response("not cut", "Hello", truncation="disabled", store=False, text={"format": {"type": "text"}}, metadata={"a": "b"}),
+    response(
+        "not cut",
+        "Hello",
+        truncation="disabled",
+        store=False,
+        text={"format": {"type": "text"}},
+        metadata={"a": "b"},
+    ),
     response("unknown item", [{"type": "computer_call_output", "call_id": "c"}, USER]),
     response("critic", [said("critic", "hm"), USER]),
     response("named", [{**USER, "name": "ann"}]),
