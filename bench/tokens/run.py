@@ -72,8 +72,8 @@ def _tokenizers() -> Iterator[tuple[str, Path]]:
 
 
 def _build() -> Path:
-    manifest = str(_report.ROOT / "bench" / "tokens" / "Cargo.toml")
-    command = ["cargo", "build", "--release", "--locked", "--message-format=json", "--manifest-path", manifest]
+    command = ["cargo", "build", "--release", "--locked", "--message-format=json", "--manifest-path"]
+    command.append(str(_report.ROOT / "bench" / "tokens" / "Cargo.toml"))
     messages = map(json.loads, _output(command).splitlines())
     built = [message["executable"] for message in messages if message.get("executable")]
     return Path(built[-1])

@@ -36,19 +36,25 @@ class Watched(dict[str, Any]):
         self._read.add(f"{self._name}.{key}")
         return super().__getitem__(key)
 
+    def get(self, key: str, default: Any = None) -> Any:
+        self._read.add(f"{self._name}.{key}")
+        return super().get(key, default)
+
 
 def test_every_counter_of_the_compiled_part_is_a_metric() -> None:
     router = Router()
     router.add_worker("w1")
     proxy = Proxy(router, Prompter(), control=lambda *_: (200, "text/plain", b""))
-    counted, counts = router.stats(), proxy.stats()
+    counted, counts, seen = router.stats(), proxy.stats(), Prompter().cache_stats()
     read: set[str] = set()
     index, worker = counted.pop("index"), counted["workers"][0]
     watched = Watched(counted, "router", read)
     watched["index"] = Watched(index, "index", read)
     watched["workers"] = [Watched(worker, "worker", read)]
-    snapshot = Snapshot(watched, Watched(counts, "proxy", read), "1", False, False)
+    snapshot = Snapshot(
+        watched, Watched(counts, "proxy", read), "1", False, False, seen=Watched(seen, "seen", read)
+    )
     for row in ROWS:
         list(row.read(snapshot))
-    parts = {"router": counted, "index": index, "worker": worker, "proxy": counts}
+    parts = {"router": counted, "index": index, "worker": worker, "proxy": counts, "seen": seen}
     assert {f"{name}.{key}" for name, part in parts.items() for key in part} - read == set()

@@ -31,6 +31,7 @@ class Snapshot:
     draining: bool
     models: Sequence[ModelRung] = ()
     checks: Mapping[str, Any] = field(default_factory=dict)
+    seen: Mapping[str, int] = field(default_factory=dict)
 
 
 @dataclass(frozen=True, slots=True)

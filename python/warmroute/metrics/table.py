@@ -76,6 +76,15 @@ def _checks(name: str) -> Callable[[Snapshot], Iterable[Sample]]:
     return lambda snapshot: [((), snapshot.checks.get(name, 0))]
 
 
+def _seen(name: str) -> Callable[[Snapshot], Iterable[Sample]]:
+    return lambda snapshot: [((), snapshot.seen.get(name, 0))]
+
+
+def _seen_by(**names: str) -> Callable[[Snapshot], Iterable[Sample]]:
+    """Several counters of seen prompts as one metric with a label."""
+    return lambda snapshot: [((label,), snapshot.seen.get(name, 0)) for label, name in names.items()]
+
+
 def _gauge(name: str, doc: str, read: Callable[[Snapshot], Iterable[Sample]], *labels: str) -> Row:
     return Row(f"warmroute_{name}", "gauge", doc, read, labels)
 
@@ -127,6 +136,34 @@ PROCESS = (
         "token_checks_skipped",
         "Prompts that were due while one was being checked, or in the rest after it.",
         _checks("skipped"),
+    ),
+)
+
+PROMPTS = (
+    _gauge("prompt_cache_bytes", "Memory of what is kept of prompts that were seen.", _seen("bytes")),
+    _counter(
+        "prompt_cache_evicted",
+        "Messages, lists of tools and pieces of text that are no longer kept.",
+        _seen("evicted"),
+    ),
+    _counter(
+        "prompt_cache_body_bytes",
+        "Bytes of messages and tools, as sent: hit where they were seen, miss where they were read.",
+        _seen_by(hit="known_raw_bytes", miss="read_raw_bytes"),
+        "outcome",
+    ),
+    _counter(
+        "prompt_cache_text_bytes",
+        "Bytes of rendered text: hit where their tokens were known, miss where they were encoded.",
+        _seen_by(hit="known_text_bytes", miss="encoded_text_bytes"),
+        "outcome",
+    ),
+    _counter("chats_rendered_by_reference", "Chats whose seen messages were not read again.", _seen("chats")),
+    _counter(
+        "chats_rendered_in_full",
+        "Other chats of models with a tokenizer, by whether the template or the request is why.",
+        _seen_by(template="full_by_template", request="full_by_request"),
+        "reason",
     ),
 )
 
@@ -240,6 +277,7 @@ PROXY = (
 
 SECTIONS: tuple[tuple[str, tuple[Row, ...]], ...] = (
     ("The process", PROCESS),
+    ("Seen prompts", PROMPTS),
     ("Decisions", ROUTER),
     ("Workers", WORKERS),
     ("HTTP", PROXY),

@@ -138,6 +138,7 @@ class _Server:
             draining=self._control.draining,
             models=models,
             checks=self.checks.read(),
+            seen=self._prompter.cache_stats(),
         )
 
     async def drain(self, timeout_s: float, cut: asyncio.Event) -> None:

@@ -2,7 +2,7 @@
 //!
 //! A message's raw bytes give its value, in which long texts are references; the template runs over the
 //! references; the text is cut at tokens where that changes nothing; a piece that was seen has its ids; a
-//! prefix that was seen has its block hashes. See `docs/adr/0005-seen-prompts.md`.
+//! prefix that was seen has its block hashes. See `docs/adr/0006-seen-prompts.md`.
 
 mod call;
 mod functions;

@@ -53,6 +53,17 @@ ROUTER: dict[str, Any] = {
 }
 
 
+SEEN = {
+    "chats": 8,
+    "full_by_template": 2,
+    "full_by_request": 1,
+    "known_raw_bytes": 900,
+    "read_raw_bytes": 100,
+    "known_text_bytes": 800,
+    "encoded_text_bytes": 90,
+    "bytes": 5000,
+    "evicted": 3,
+}
 TIMES = {"bounds": [0.1, 1.0], "counts": [1, 0, 0], "sum_seconds": 0.05}
 PROXY: dict[str, Any] = {
     "requests": {"chat_completions": {"2xx": 5, "4xx": 1}, "control": {"2xx": 9}},
@@ -87,7 +98,7 @@ def scrape(router: dict[str, Any] = ROUTER, *, approximate: bool = False) -> dic
         for number in range(MODELS + 5)
         for prompts in ("texts", "chats")
     ]
-    snapshot = Snapshot(router, PROXY, "1.2.3", approximate, False, models)
+    snapshot = Snapshot(router, PROXY, "1.2.3", approximate, False, models, seen=SEEN)
     page = Metrics(lambda: snapshot).render().decode()
     return {
         (sample.name, ",".join(sample.labels.values())): sample.value
@@ -115,6 +126,10 @@ def test_the_page_says_what_the_router_counts() -> None:
     assert page["process_start_time_seconds", ""] > 0
     assert page["warmroute_inexact_prompts_total", "media"] == 4
     assert page["warmroute_worker_tokenizations_total", "answered"] == 2
+    assert page["warmroute_prompt_cache_bytes", ""] == 5000
+    assert page["warmroute_prompt_cache_text_bytes_total", "hit"] == 800
+    assert page["warmroute_prompt_cache_body_bytes_total", "miss"] == 100
+    assert page["warmroute_chats_rendered_in_full_total", "template"] == 2
 
 
 def test_rungs_are_told_of_a_bounded_number_of_models() -> None:
