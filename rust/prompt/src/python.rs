@@ -10,5 +10,5 @@ mod space;
 
 pub(crate) use float::python_repr;
 pub(crate) use object::{float, list, map, odd_float};
-pub(crate) use repr::{UNLIKE_PYTHON, write_repr};
+pub(crate) use repr::{DEEPEST_VALUE, UNLIKE_PYTHON, write_repr};
 pub(crate) use space::{strip, strip_end, strip_start};

@@ -35,10 +35,6 @@ const FUEL: u64 = 1 << 22;
 const LONGEST_SOURCE: usize = 256 << 10;
 /// One `-` makes the parser, and one `{% elif x %}` the compiler, call itself; measured: 600 bytes for a byte.
 const STACK_PER_BYTE: usize = 2 << 10;
-/// Deeper values come from no request (they end at 128), only from a template that nests one in itself.
-const DEEPEST_VALUE: usize = 160;
-/// Values inside one that is printed: one that holds itself many times over would have no end.
-const MOST_VALUES: usize = 1 << 20;
 
 impl ChatTemplate {
     /// Compiles `source`.
@@ -221,32 +217,12 @@ fn write_expression(out: &mut Output<'_>, state: &mut State<'_, '_>, value: &Val
         ValueKind::Iterable | ValueKind::Plain if !plain => {
             Err(unlike_python("something that Python prints otherwise"))
         }
-        ValueKind::Seq | ValueKind::Map | ValueKind::Iterable => {
-            count_values(value, DEEPEST_VALUE, &mut MOST_VALUES.clone())?;
-            minijinja::escape_formatter(out, state, value)
-        }
         _ => minijinja::escape_formatter(out, state, value),
     }
 }
 
 fn unlike_python(reason: &'static str) -> Error {
     Error::new(ErrorKind::InvalidOperation, reason)
-}
-
-/// Fails for a value that is deeper than `depth` or holds more than `left` others.
-fn count_values(value: &Value, depth: usize, left: &mut usize) -> Result<(), Error> {
-    if !matches!(value.kind(), ValueKind::Seq | ValueKind::Map | ValueKind::Iterable) {
-        return Ok(());
-    }
-    let too_large = || Error::new(ErrorKind::InvalidOperation, "a value without an end");
-    let depth = depth.checked_sub(1).ok_or_else(too_large)?;
-    let is_map = value.kind() == ValueKind::Map;
-    for item in value.try_iter()? {
-        *left = left.checked_sub(1).ok_or_else(too_large)?;
-        let item = if is_map { value.get_item(&item)? } else { item };
-        count_values(&item, depth, left)?;
-    }
-    Ok(())
 }
 
 /// Characters of a tag without arguments, spaces included.

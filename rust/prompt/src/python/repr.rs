@@ -9,8 +9,36 @@ use super::{odd_float, python_repr};
 /// Stands in a text for what Python would print in a way that is not known here. It is no character.
 pub(crate) const UNLIKE_PYTHON: char = '\u{fdd0}';
 
+/// Deeper values come from no request (they end at 128), only from a template that nests one in itself.
+pub(crate) const DEEPEST_VALUE: usize = 160;
+/// Values inside one that is printed: one that holds itself many times over would have no end.
+const MOST_VALUES: usize = 1 << 20;
+
 /// Writes `repr(value)`.
 pub(crate) fn write_repr(out: &mut impl Write, value: &Value) -> Result {
+    let mut left = MOST_VALUES;
+    if ends(value, DEEPEST_VALUE, &mut left) {
+        write_value(out, value)
+    } else {
+        out.write_char(UNLIKE_PYTHON)
+    }
+}
+
+/// Whether `value` is no deeper than `depth` and holds no more than `left` others.
+fn ends(value: &Value, depth: usize, left: &mut usize) -> bool {
+    if !matches!(value.kind(), ValueKind::Seq | ValueKind::Map) {
+        return true;
+    }
+    let is_map = value.kind() == ValueKind::Map;
+    depth > 0
+        && value.try_iter().into_iter().flatten().all(|item| {
+            *left = left.saturating_sub(1);
+            let item = if is_map { value.get_item(&item).unwrap_or_default() } else { item };
+            *left > 0 && ends(&item, depth - 1, left)
+        })
+}
+
+fn write_value(out: &mut impl Write, value: &Value) -> Result {
     match value.kind() {
         ValueKind::None => out.write_str("None"),
         ValueKind::Bool => out.write_str(if value.is_true() { "True" } else { "False" }),
@@ -45,7 +73,7 @@ fn write_list(out: &mut impl Write, value: &Value) -> Result {
         if place > 0 {
             out.write_str(", ")?;
         }
-        write_repr(out, &element)?;
+        write_value(out, &element)?;
     }
     out.write_char(']')
 }
@@ -56,9 +84,9 @@ fn write_map(out: &mut impl Write, value: &Value) -> Result {
         if place > 0 {
             out.write_str(", ")?;
         }
-        write_repr(out, &name)?;
+        write_value(out, &name)?;
         out.write_str(": ")?;
-        write_repr(out, &value.get_item(&name).unwrap_or_default())?;
+        write_value(out, &value.get_item(&name).unwrap_or_default())?;
     }
     out.write_char('}')
 }

@@ -6,7 +6,7 @@ use minijinja::Error;
 use minijinja::value::{Kwargs, Value, ValueKind};
 
 use super::unlike_python;
-use crate::python::{odd_float, python_repr};
+use crate::python::{DEEPEST_VALUE, odd_float, python_repr};
 
 /// The filter. It takes the keywords of `json.dumps` that Hugging Face passes on.
 pub(super) fn tojson(value: &Value, indent: Option<usize>, options: Kwargs) -> Result<String, Error> {
@@ -54,7 +54,7 @@ impl Style {
 }
 
 /// Spaces of one level.
-const WIDEST_INDENT: usize = 64;
+pub(super) const WIDEST_INDENT: usize = 64;
 /// Bytes of JSON; a body has fewer. A value that holds itself many times over would have no end.
 const LONGEST: usize = 128 << 20;
 
@@ -107,7 +107,7 @@ fn write_items(
     depth: usize,
     mut write: impl FnMut(&mut String, Value) -> Result<(), Error>,
 ) -> Result<(), Error> {
-    if depth == super::DEEPEST_VALUE {
+    if depth == DEEPEST_VALUE {
         return Err(unlike_python("a value without an end"));
     }
     out.push(open);

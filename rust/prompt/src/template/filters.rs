@@ -4,6 +4,7 @@ use minijinja::value::{Kwargs, Rest, Value, ValueKind};
 use minijinja::{Environment, Error, ErrorKind, State};
 use minijinja_contrib::pycompat::unknown_method_callback;
 
+use super::dumps::WIDEST_INDENT;
 use super::unlike_python;
 use crate::python::{odd_float, strip, strip_end, strip_start, write_repr};
 
@@ -65,9 +66,12 @@ fn indent(value: &Value, arguments: Rest<Value>) -> Result<String, Error> {
         None => " ".repeat(4),
         Some(width) => match width.as_str() {
             Some(width) => width.to_owned(),
-            None => " ".repeat(usize::try_from(width)?),
+            None => " ".repeat(usize::try_from(width)?.min(WIDEST_INDENT + 1)),
         },
     };
+    if indention.len() > WIDEST_INDENT {
+        return Err(unlike_python("an indent that no template has"));
+    }
     let flag = |value: Option<Value>| value.is_some_and(|value| value.is_true());
     let (first, blank) = (flag(argument(1, "first")?), flag(argument(2, "blank")?));
     options.assert_all_used()?;
