@@ -14,8 +14,9 @@ bound=(-max_total_time="${FUZZ_SECONDS:-60}")
 [ -z "${FUZZ_RUNS:-}" ] || bound=(-runs="$FUZZ_RUNS")
 
 [ $# -gt 0 ] || set -- body render template cached
-RUSTFLAGS=$flags cargo +nightly build --release --locked --target "$host"
-cargo run --quiet --locked --bin seeds -- corpus
+RUSTFLAGS=$flags cargo +nightly build --release --target "$host" "${@/#/--bin=}"
+rustc --edition 2024 -A warnings -o "$target_dir/seeds" src/bin/seeds.rs
+"$target_dir/seeds" corpus
 for name in "$@"; do
   mkdir -p "artifacts/$name" "corpus/$name"
   echo "fuzz: $name"

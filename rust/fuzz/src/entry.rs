@@ -45,6 +45,13 @@ fn load(prompt_cache_bytes: usize) -> Vec<Prompter> {
     templates.into_iter().map(load).collect()
 }
 
+/// Loads what [`cached`] needs, which takes longer than any input may.
+pub fn load_all() {
+    for prompters in [&PROMPTERS, &UNCACHED, &EVICTING] {
+        LazyLock::force(prompters);
+    }
+}
+
 /// Parses `bytes` as every kind of request, asks for everything, and reads the prompt without a tokenizer.
 pub fn body(bytes: &[u8]) {
     for endpoint in ENDPOINTS {

@@ -1,4 +1,5 @@
 //! What the fuzz targets share, also with the ordinary tests of `rust/prompt`.
 
 pub mod entry;
+pub mod mutate;
 pub mod seeds;

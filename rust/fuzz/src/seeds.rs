@@ -1,6 +1,4 @@
-//! Bodies and templates to begin with, words that matter to the readers, and random changes to both.
-
-use fastrand::Rng;
+//! Bodies and templates to begin with, and words that matter to the readers.
 
 /// What JSON, chats, templates and tokenizers give a meaning to, and what they trip over.
 pub const WORDS: [&str; 83] = [
@@ -115,30 +113,3 @@ pub const TEMPLATES: [&str; 5] = [
     "{% if tools is not none %}{% for t in tools %}{{ t | tojson(indent=4) }}{{ t.function.parameters.properties | items | list | length }}{% endfor %}{% endif %}{{ raise_exception('no') if not messages }}",
     "{% set a = messages %}{% set b = a %}{% for m in b %}{% for p in m.content | list %}{{ p }}{% endfor %}{% endfor %}{{ range(3) | join }}{{ {'a': [1, 2.5, none]} }}{{ 'x' * 3 }}{{ (1, 2)[0] }}",
 ];
-
-/// `bytes` after a few random changes: bytes, words, pieces moved, doubled, repeated, nested or cut.
-pub fn mutate(rng: &mut Rng, bytes: &[u8], longest: usize) -> Vec<u8> {
-    let mut bytes = bytes.to_vec();
-    for _ in 0..rng.usize(1..6) {
-        let at = rng.usize(..=bytes.len());
-        let end = at + rng.usize(..=(bytes.len() - at).min(64));
-        let piece = bytes[at..end].to_vec();
-        let word = WORDS[rng.usize(..WORDS.len())].as_bytes();
-        match rng.u8(..9) {
-            0 => bytes.splice(at..at, [rng.u8(..)]).for_each(drop),
-            1 => bytes.splice(at..(at + 1).min(bytes.len()), [rng.u8(..)]).for_each(drop),
-            2 => bytes.splice(at..end, []).for_each(drop),
-            3 => bytes.splice(at..at, word.iter().copied()).for_each(drop),
-            4 => bytes.splice(at..end, word.iter().copied()).for_each(drop),
-            5 => bytes.splice(at..at, word.repeat(rng.usize(..200))).for_each(drop),
-            6 => bytes.splice(at..at, piece.repeat(rng.usize(..40))).for_each(drop),
-            7 => {
-                let to = rng.usize(..=bytes.len());
-                bytes.splice(to..to, piece).for_each(drop);
-            }
-            _ => bytes.truncate(end),
-        }
-    }
-    bytes.truncate(longest);
-    bytes
-}

@@ -7,6 +7,8 @@
 
 #[path = "../../fuzz/src/entry.rs"]
 mod entry;
+#[path = "../../fuzz/src/mutate.rs"]
+mod mutate;
 #[path = "../../fuzz/src/seeds.rs"]
 #[expect(dead_code, reason = "templates are for the tests inside the crate")]
 mod seeds;
@@ -27,7 +29,7 @@ fn on_changed_bodies(rounds: usize, check: fn(&mut Rng, &[u8])) {
             let mut body = seeds::BODIES[round % seeds::BODIES.len()].as_bytes().to_vec();
             check(&mut rng, &body);
             for _ in 0..8 {
-                body = seeds::mutate(&mut rng, &body, LONGEST);
+                body = mutate::mutate(&mut rng, &body, LONGEST);
                 check(&mut rng, &body);
             }
         }
@@ -47,5 +49,6 @@ fn changed_bodies_are_rendered_or_refused() {
 
 #[test]
 fn what_was_seen_is_what_would_be_made() {
+    entry::load_all();
     on_changed_bodies(150, |rng, bytes| entry::cached(rng.u8(..), bytes));
 }

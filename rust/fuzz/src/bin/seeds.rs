@@ -1,11 +1,16 @@
-//! Writes the seeds and the dictionary of the fuzz targets into a folder: `seeds FOLDER`.
+//! Writes the seeds and the dictionary of the fuzz targets into a folder: `seeds FOLDER`. It needs no other crate.
 
 use std::fs;
 use std::io::{self, Write};
 use std::path::Path;
 
-use warmroute_fuzz::entry::SEPARATOR;
-use warmroute_fuzz::seeds::{BODIES, TEMPLATES, WORDS};
+use seeds::{BODIES, TEMPLATES, WORDS};
+
+#[path = "../seeds.rs"]
+mod seeds;
+
+/// `entry::SEPARATOR`.
+const SEPARATOR: u8 = 0xff;
 
 fn main() -> io::Result<()> {
     let folder = std::env::args().nth(1).ok_or(io::Error::other("usage: seeds FOLDER"))?;
