@@ -8,7 +8,7 @@ use std::path::Path;
 
 use chats::{Texts, body};
 use rustix::time::{ClockId, clock_gettime};
-use serde_json::json;
+use serde_json::{Value, json};
 use warmroute_core::block::{BlockHasher, Namespace};
 use warmroute_prompt::{Body, CacheStats, Endpoint, LoadOptions, Prompter, Rung};
 
@@ -21,7 +21,7 @@ const BLOCK: u32 = 16;
 fn main() {
     let mut arguments = std::env::args().skip(1);
     let folder = arguments.next().expect("a folder with a tokenizer");
-    let rounds: usize = arguments.next().map_or(15, |rounds| rounds.parse().expect("a number"));
+    let rounds: usize = arguments.next().map_or(25, |rounds| rounds.parse().expect("a number"));
     let folder = Path::new(&folder);
     let prompter = Prompter::load(folder, &LoadOptions::default()).expect("a tokenizer");
     let reference = tokenizers::Tokenizer::from_file(folder.join("tokenizer.json")).expect("a tokenizer");
@@ -34,35 +34,61 @@ fn main() {
         for tools in [false, true] {
             let name = format!("{count} messages{}", if tools { ", 20 tools" } else { "" });
             let tools = tools.then(|| texts.tools(20));
-            let mut measured: [Vec<f64>; 4] = Default::default();
-            let mut bytes = 0;
-            for _ in 0..rounds {
-                let mut messages = texts.messages(count, TEXT);
-                let first = body(&messages, tools.as_ref());
-                bytes = first.len();
-                measured[0].push(cost(&prompter, &first));
-                measured[1].push((0..5).map(|_| cost(&prompter, &first)).fold(f64::MAX, f64::min));
-                messages.push(json!({"role": "user", "content": texts.text(TURN)}));
-                let turn = body(&messages, tools.as_ref());
-                let before = prompter.cache_stats();
-                measured[2].push(cost(&prompter, &turn));
-                let encoded = prompter.cache_stats().encoded_text_bytes - before.encoded_text_bytes;
-                assert!(encoded < 3 * TURN as u64, "{encoded} bytes were encoded for a turn");
-                let parsed = Body::parse(Endpoint::ChatCompletions, &first).expect("a body");
-                let text = prompter.exact().expect("a tokenizer").text(&parsed).expect("a text");
-                measured[3].push(cpu(|| {
-                    reference.encode_fast(text.as_str(), false).expect("ids");
-                }));
-            }
-            let [unseen, seen, turn, alone] = measured.map(median);
-            println!(
-                "{}",
-                json!({"chat": name, "body_bytes": bytes, "unseen_us": unseen, "seen_us": seen, "new_turn_us": turn,
-                    "hugging_face_us": alone})
-            );
+            let chats: Vec<Chat> =
+                (0..rounds).map(|_| Chat::new(&mut texts, count, tools.as_ref())).collect();
+            println!("{}", measured(&prompter, &reference, &name, &chats));
         }
     }
     growth(folder, &mut texts);
+}
+
+/// The bodies of one conversation.
+struct Chat {
+    first: Vec<u8>,
+    /// The same with another message of the user.
+    turn: Vec<u8>,
+    /// A chat of nothing but a message like that one.
+    alone: Vec<u8>,
+}
+
+impl Chat {
+    fn new(texts: &mut Texts, count: usize, tools: Option<&Value>) -> Chat {
+        let mut messages = texts.messages(count, TEXT);
+        let first = body(&messages, tools);
+        messages.push(json!({"role": "user", "content": texts.text(TURN)}));
+        let turn = body(&messages, tools);
+        let alone = body(&[json!({"role": "user", "content": texts.text(TURN)})], None);
+        Chat { first, turn, alone }
+    }
+}
+
+/// What each step costs, chat after chat as a router has them: between two requests of one are those of all others.
+fn measured(prompter: &Prompter, reference: &tokenizers::Tokenizer, name: &str, chats: &[Chat]) -> Value {
+    let all =
+        |pick: fn(&Chat) -> &[u8]| median(chats.iter().map(|chat| cost(prompter, pick(chat))).collect());
+    let unseen = all(|chat| &chat.first);
+    let seen = all(|chat| &chat.first);
+    let before = prompter.cache_stats();
+    let turn = all(|chat| &chat.turn);
+    let after = prompter.cache_stats();
+    let encoded = after.encoded_text_bytes - before.encoded_text_bytes;
+    assert!(
+        encoded < (chats.len() * 3 * TURN) as u64,
+        "{encoded} bytes were encoded for a turn of each chat"
+    );
+    let alone = all(|chat| &chat.alone);
+    let in_full = after.full_by_template + after.full_by_request;
+    let hugging_face = chats.iter().take(5).map(|chat| {
+        let parsed = Body::parse(Endpoint::ChatCompletions, &chat.first).expect("a body");
+        let text = prompter.exact().expect("a tokenizer").text(&parsed).expect("a text");
+        cpu(|| {
+            reference.encode_fast(text.as_str(), false).expect("ids");
+        })
+    });
+    json!({
+        "chat": name, "body_bytes": chats[0].first.len(), "unseen_us": unseen, "seen_us": seen, "new_turn_us": turn,
+        "own_us": alone, "hugging_face_us": median(hugging_face.collect()), "in_full": in_full,
+    })
 }
 
 /// Bytes that a conversation of 60 turns adds to the cache, beside its text.

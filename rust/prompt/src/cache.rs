@@ -5,6 +5,8 @@
 //! prefix that was seen has its block hashes. See `docs/adr/0006-seen-prompts.md`.
 
 mod call;
+mod compile;
+mod evaluate;
 mod functions;
 mod names;
 mod operations;
@@ -17,6 +19,7 @@ mod stats;
 mod value;
 
 use std::sync::Arc;
+use std::sync::atomic::{AtomicU64, Ordering};
 
 use minijinja::Value;
 use quick_cache::Weighter;
@@ -29,8 +32,8 @@ use crate::{Body, Refused, chat};
 use program::Program;
 use run::Run;
 use safe::{Place, SafeTokens};
-use segments::{Bounded, Chains, ENTRY, Key, Keys, Segment, WeighSegment, bounded};
-use skeleton::Skeleton;
+use segments::{Bounded, Chains, ENTRY, Key, Keys, Lookup, Segment, WeighSegment, bounded};
+use skeleton::{Piece, Skeleton};
 pub use stats::CacheStats;
 use stats::Counters;
 use value::{List, Val};
@@ -46,7 +49,9 @@ pub(crate) struct Cache {
     around: Option<[Arc<Segment>; 2]>,
     templates: Vec<Option<Runnable>>,
     keys: Keys,
-    values: Bounded<Key, Val, WeighValue>,
+    values: Bounded<Key, Arc<Known>, WeighValue>,
+    /// The hash of what the last chat began with.
+    first: AtomicU64,
     segments: Bounded<Key, Arc<Segment>, WeighSegment>,
     chains: Chains,
     counters: Counters,
@@ -63,10 +68,27 @@ struct Runnable {
 #[derive(Clone, Debug)]
 struct WeighValue;
 
-impl Weighter<Key, Val> for WeighValue {
-    fn weight(&self, key: &Key, value: &Val) -> u64 {
+impl Weighter<Key, Arc<Known>> for WeighValue {
+    fn weight(&self, key: &Key, known: &Arc<Known>) -> u64 {
         // Once more for what calls gave for it, such as a tool's JSON.
-        (2 * key.bytes.len() + value.weight() + ENTRY) as u64
+        (2 * key.bytes.len() + known.value.weight() + ENTRY) as u64
+    }
+}
+
+/// What was read of a message or of tools.
+#[derive(Debug)]
+struct Known {
+    hash: u64,
+    value: Val,
+    /// The hash of what came next in the last chat, or any number: a guess is looked up before anything is
+    /// hashed, and an entry that is found is compared in full.
+    next: AtomicU64,
+}
+
+/// Keeps a guess; chats that repeat write nothing that other threads read.
+fn guess(place: &AtomicU64, hash: u64) {
+    if place.load(Ordering::Relaxed) != hash {
+        place.store(hash, Ordering::Relaxed);
     }
 }
 
@@ -101,9 +123,14 @@ impl Seen {
     }
 }
 
+/// So many pieces from the start of a text, and then from there, are also kept as one: what is far behind in a
+/// long conversation is found by one look-up and not by one a message.
+const GROUP: usize = 16;
+
 /// Tags of keys; a template's number is added to that of messages and tools.
 const INNER: u32 = 0;
 const FIRST: u32 = 1;
+const GROUPS: u32 = 2;
 const MESSAGES: u32 = 1 << 16;
 const TOOLS: u32 = 2 << 16;
 
@@ -125,6 +152,7 @@ impl Cache {
             templates,
             keys: Keys::new(),
             values: bounded(bytes / 2, 4096, WeighValue),
+            first: AtomicU64::new(0),
             segments: bounded(bytes / 8 * 3, 2048, WeighSegment),
             chains: Chains::new(bytes / 8),
             counters: Counters::default(),
@@ -165,22 +193,28 @@ impl Cache {
     ) -> Option<Skeleton<'c>> {
         let settings = chat::settings(body).ok()?;
         let tag = u32::try_from(number).ok()?;
-        let mut messages = Vec::new();
-        for raw in body.message_list().filter(|list| list.len() <= chat::MAX_ELEMENTS)? {
-            let value = self.value(MESSAGES + tag, raw, || chat::message(raw, format))?;
+        let list = body.message_list().filter(|list| list.len() <= chat::MAX_ELEMENTS)?;
+        let mut last = None;
+        let tools = match body.tools() {
+            Some(raw) => {
+                let known = self.known(last.as_deref(), TOOLS + tag, raw, || chat::tools(raw))?;
+                last.insert(known).value.clone()
+            }
+            None => Val::None,
+        };
+        let mut messages = Vec::with_capacity(list.len());
+        for raw in list {
+            let known = self.known(last.as_deref(), MESSAGES + tag, raw, || chat::message(raw, format))?;
             // These change other messages.
-            if !template.knows_developer() && has_role(&value, "developer") {
+            if !template.knows_developer() && has_role(&known.value, "developer") {
                 return None;
             }
-            messages.push(value);
+            messages.push(known.value.clone());
+            last = Some(known);
         }
         if messages.is_empty() {
             return None;
         }
-        let tools = match body.tools() {
-            Some(raw) => self.value(TOOLS + tag, raw, || chat::tools(raw))?,
-            None => Val::None,
-        };
         let out = Skeleton::new(&runnable.program, &runnable.places);
         let mut run = Run::new(&runnable.program, template.environment(), out);
         for (name, token) in named_tokens {
@@ -194,18 +228,34 @@ impl Cache {
         run.finish().ok()
     }
 
-    /// What `read` makes of `raw`, or made of it before.
-    fn value(&self, tag: u32, raw: &str, read: impl FnOnce() -> Result<Value, Refused>) -> Option<Val> {
-        let lookup = self.keys.lookup(tag, raw.as_bytes());
-        if let Some(value) = self.values.get(&lookup) {
+    /// What `read` makes of `raw`, or made of it before; `last` is what precedes it.
+    fn known(
+        &self,
+        last: Option<&Known>,
+        tag: u32,
+        raw: &str,
+        read: impl FnOnce() -> Result<Value, Refused>,
+    ) -> Option<Arc<Known>> {
+        let next = last.map_or(&self.first, |last| &last.next);
+        let guessed = Lookup::guessed(next.load(Ordering::Relaxed), tag, raw.as_bytes());
+        if let Some(known) = self.values.get(&guessed) {
             self.counters.value_hits.add(raw.len());
-            return Some(value);
+            return Some(known);
+        }
+        let lookup = self.keys.lookup(tag, raw.as_bytes());
+        if let Some(known) = self.values.get(&lookup) {
+            self.counters.value_hits.add(raw.len());
+            guess(next, known.hash);
+            return Some(known);
         }
         self.counters.value_misses.add(raw.len());
         let value = Val::of(&read().ok()?, true);
+        let key = lookup.to_key();
+        let known = Arc::new(Known { hash: key.hash, value, next: AtomicU64::new(0) });
+        guess(next, key.hash);
         self.counters.inserted.add(1);
-        self.values.insert(lookup.to_key(), value.clone());
-        Some(value)
+        self.values.insert(key, Arc::clone(&known));
+        Some(known)
     }
 
     /// The ids of `text`, piece by piece.
@@ -218,31 +268,61 @@ impl Cache {
         let mut segments = Vec::with_capacity(pieces.len() + 2);
         let around = if special { Some(self.around.as_ref()?) } else { None };
         segments.extend(around.map(|[before, _]| Arc::clone(before)));
-        for piece in pieces {
-            let lookup = self.keys.lookup(if piece.begins.is_some() { INNER } else { FIRST }, piece.key);
-            if let Some(segment) = self.segments.get(&lookup) {
-                self.counters.text_hits.add(piece.length);
-                segments.push(segment);
-                continue;
+        for pieces in pieces.chunks(GROUP) {
+            if pieces.len() == GROUP {
+                segments.push(self.group(skeleton, pieces, encoder)?);
+            } else {
+                for piece in pieces {
+                    segments.push(self.piece(piece, encoder)?);
+                }
             }
-            self.counters.text_misses.add(piece.length);
-            let text = piece.text()?;
-            if text.contains(UNLIKE_PYTHON) {
-                return None;
-            }
-            let ids = encoder.encode(&text, false).ok()?;
-            let ids = match piece.begins {
-                None => &ids[..],
-                // The token that the piece begins with belongs to the one before.
-                Some(id) => ids.split_first().filter(|(first, _)| **first == id).map(|(_, rest)| rest)?,
-            };
-            let segment = Segment::new(ids);
-            self.counters.inserted.add(1);
-            self.segments.insert(lookup.to_key(), Arc::clone(&segment));
-            segments.push(segment);
         }
         segments.extend(around.map(|[_, after]| Arc::clone(after)));
         Some(Seen { cache: Arc::clone(self), segments })
+    }
+
+    /// The ids of a full group of pieces.
+    fn group(
+        &self,
+        skeleton: &Skeleton<'_>,
+        pieces: &[Piece<'_>],
+        encoder: &Encoder,
+    ) -> Option<Arc<Segment>> {
+        let tag = if pieces.first()?.begins.is_some() { INNER } else { FIRST };
+        let lookup = self.keys.lookup(GROUPS | tag, skeleton.key_of(pieces));
+        if let Some(segment) = self.segments.get(&lookup) {
+            self.counters.text_hits.add(pieces.iter().map(|piece| piece.length).sum());
+            return Some(segment);
+        }
+        let parts = pieces.iter().map(|piece| self.piece(piece, encoder)).collect::<Option<Vec<_>>>()?;
+        let segment = Segment::joined(&parts);
+        self.counters.inserted.add(1);
+        self.segments.insert(lookup.to_key(), Arc::clone(&segment));
+        Some(segment)
+    }
+
+    /// The ids of a piece.
+    fn piece(&self, piece: &Piece<'_>, encoder: &Encoder) -> Option<Arc<Segment>> {
+        let lookup = self.keys.lookup(if piece.begins.is_some() { INNER } else { FIRST }, piece.key);
+        if let Some(segment) = self.segments.get(&lookup) {
+            self.counters.text_hits.add(piece.length);
+            return Some(segment);
+        }
+        self.counters.text_misses.add(piece.length);
+        let text = piece.text()?;
+        if text.contains(UNLIKE_PYTHON) {
+            return None;
+        }
+        let ids = encoder.encode(&text, false).ok()?;
+        let ids = match piece.begins {
+            None => &ids[..],
+            // The token that the piece begins with belongs to the one before.
+            Some(id) => ids.split_first().filter(|(first, _)| **first == id).map(|(_, rest)| rest)?,
+        };
+        let segment = Segment::new(ids);
+        self.counters.inserted.add(1);
+        self.segments.insert(lookup.to_key(), Arc::clone(&segment));
+        Some(segment)
     }
 
     /// What happened so far, and how much is held.

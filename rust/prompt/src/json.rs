@@ -1,5 +1,6 @@
 //! JSON as it lies in a body: found, cut out and unescaped, never rebuilt.
 
+mod brackets;
 mod cursor;
 mod quote;
 mod text;

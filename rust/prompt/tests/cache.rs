@@ -225,6 +225,50 @@ fn texts_have_the_ids_of_the_whole_text() {
 }
 
 #[test]
+fn long_conversations_have_the_ids_of_the_whole_text() {
+    for (name, template) in TEMPLATES {
+        let prompters = Prompters::new(&format!("long-{name}"), &support::package(), template);
+        let result = runner(6).run(&prop::collection::vec(message(), 45..50), |messages| {
+            // Most messages make a piece of their own, so that pieces are also known by the group.
+            let messages: Vec<Value> = messages
+                .into_iter()
+                .map(|mut message| {
+                    let filling = "some more words, ".repeat(20);
+                    message["content"] = format!("{filling}{}", message["content"]).into();
+                    message
+                })
+                .collect();
+            for (from, to) in [(0, 20), (0, 21), (1, 40), (0, 40), (0, messages.len()), (3, 40)] {
+                prompters.check(Endpoint::ChatCompletions, &json!({"messages": messages[from..to]}));
+            }
+            Ok(())
+        });
+        result.unwrap_or_else(|error| panic!("{name}: {error}"));
+    }
+}
+
+#[test]
+fn long_texts_have_the_ids_of_the_whole_text() {
+    for (name, tokenizer) in tokenizers() {
+        let prompters = Prompters::new(&format!("long-text-{name}"), &tokenizer, TEMPLATES[2].1);
+        let pieces = prop::collection::vec((text(), prop::sample::select(PIECES.to_vec())), 40..44);
+        let result = runner(10).run(&(pieces, any::<bool>()), |(pieces, special)| {
+            let filling = "some more words, ".repeat(20);
+            let pieces: Vec<String> = pieces
+                .iter()
+                .map(|(text, piece)| format!("{text}{piece}<|im_start|>user\n{filling}{piece}"))
+                .collect();
+            for part in [&pieces[..20], &pieces[1..40], &pieces[..], &pieces[16..33]] {
+                let body = json!({"prompt": part.concat(), "add_special_tokens": special});
+                prompters.check(Endpoint::Completions, &body);
+            }
+            Ok(())
+        });
+        result.unwrap_or_else(|error| panic!("{name}: {error}"));
+    }
+}
+
+#[test]
 fn eight_threads_share_a_cache_that_evicts() {
     let folder = Folder::new("threads", &support::package(), TEMPLATES[0].1);
     let (plain, tiny) = (folder.load(0), folder.load(64 << 10));

@@ -8,7 +8,7 @@ use std::sync::Arc;
 use minijinja::Value;
 use minijinja::value::ValueKind;
 
-use super::program::{Call, Program};
+use super::program::{Call, Expr, Program};
 use super::run::{Ran, Run, Stop};
 use super::value::{LONG, List, Memo, Part, Str, Val};
 
@@ -28,7 +28,9 @@ impl<'p> Run<'p> {
         let on = self.expr(&call.on)?;
         let bare = call.is_bare();
         match (&*call.name, &on) {
-            ("length" | "count", Val::List(list)) if bare && !list.lazy => count(list.items.len()),
+            ("length" | "count", Val::List(list)) if bare && (list.slice || !list.lazy) => {
+                count(list.items.len())
+            }
             ("items", Val::Map(_)) if bare => Ok(pairs(&on)),
             ("list", Val::List(list)) if bare => Ok(List::of(list.items.clone(), false)),
             ("default" | "d", on) if call.arguments.len() == 1 && !call.has_keywords() => match on {
@@ -104,7 +106,27 @@ impl<'p> Run<'p> {
         if let Some(on) = self.peek(&call.on) {
             return test(&call.name, on);
         }
+        if let Expr::Variable(name) = &call.on
+            && self.is_function(*name)
+        {
+            return match &*call.name {
+                "defined" => Ok(Val::Bool(true)),
+                "undefined" | "none" | "string" => Ok(Val::Bool(false)),
+                _ => Err(Stop),
+            };
+        }
         test(&call.name, &self.expr(&call.on)?)
+    }
+
+    /// What a call gave for this value before.
+    pub(super) fn remembered(&self, call: &'p Call) -> Option<Val> {
+        call.constant.as_ref()?;
+        match self.peek(&call.on)? {
+            Val::Str(Str::Part(part)) => part.text.memo.get(call.site, part.start, part.end),
+            Val::Map(map) => map.memo.get(call.site, 0, 0),
+            Val::List(list) if list.source.is_some() => list.memo.get(call.site, 0, 0),
+            _ => None,
+        }
     }
 
     /// Calls minijinja's function, unless what it gives is known.

@@ -1,9 +1,11 @@
-//! Functions: `namespace`, and the template's macros.
+//! Functions: `namespace`, `strftime_now`, and the template's macros.
+
+use minijinja::Value;
 
 use super::names::set;
 use super::program::{Expr, Macro, Name};
 use super::run::{Ran, Run, Stop};
-use super::value::Val;
+use super::value::{Str, Val};
 
 /// Macros inside one another before a request is left to minijinja's own limits.
 const MAX_CALLS: usize = 16;
@@ -23,8 +25,10 @@ impl<'p> Run<'p> {
             Ok(_) => return Err(Stop),
             Err(Stop) => {}
         }
-        if &*self.program.names[usize::from(name)] != "namespace" || !given.is_empty() {
-            return Err(Stop);
+        match &*self.program.names[usize::from(name)] {
+            "namespace" if given.is_empty() => {}
+            "strftime_now" if keywords.is_empty() => return self.date(given),
+            _ => return Err(Stop),
         }
         let mut members = Vec::new();
         for (name, expr) in keywords {
@@ -33,6 +37,16 @@ impl<'p> Run<'p> {
         }
         self.names.namespaces.push(members);
         Ok(Val::Namespace(self.names.namespaces.len() - 1))
+    }
+
+    /// `strftime_now`, minijinja's own: the text that it gives is a part of the key of its piece.
+    fn date(&mut self, given: &'p [Expr]) -> Ran<Val> {
+        let [format] = given else { return Err(Stop) };
+        let Val::Str(format) = self.expr(format)? else { return Err(Stop) };
+        let format = Value::from(self.program.flat(&format).ok_or(Stop)?);
+        let function = self.state.lookup("strftime_now").ok_or(Stop)?;
+        let date = function.call(&mut self.state, &[format]).map_err(|_| Stop)?;
+        Ok(Val::Str(Str::short(date.as_str().ok_or(Stop)?)))
     }
 
     fn call_macro(&mut self, called: &'p Macro, given: &'p [Expr], keywords: &'p [(Name, Expr)]) -> Ran<Val> {

@@ -81,6 +81,10 @@ impl Names<'_> {
     pub(super) fn integer(&self, expr: &Expr) -> Option<i64> {
         match expr {
             Expr::Minus(pair) => self.integer(&pair.0)?.checked_sub(self.integer(&pair.1)?),
+            Expr::Remainder(pair) => match (self.integer(&pair.0)?, self.integer(&pair.1)?) {
+                (a, b) if b > 0 => Some(a.rem_euclid(b)),
+                _ => None,
+            },
             Expr::Sum(terms) => {
                 terms.iter().try_fold(0_i64, |sum, term| sum.checked_add(self.integer(term)?))
             }

@@ -47,7 +47,7 @@ pub(super) fn length(value: &Val) -> usize {
 pub(super) fn slice(on: &Val, [start, stop, step]: [Option<i64>; 3]) -> Ran<Val> {
     let Val::List(list) = on else { return Err(Stop) };
     let items = &list.items;
-    if list.lazy {
+    if list.lazy && !list.slice {
         return Err(Stop);
     }
     let place = |bound: i64| match usize::try_from(bound) {
@@ -57,9 +57,9 @@ pub(super) fn slice(on: &Val, [start, stop, step]: [Option<i64>; 3]) -> Ran<Val>
     match (start, stop, step) {
         (start, stop, None | Some(1)) => {
             let (start, stop) = (start.map_or(0, place), stop.map_or(items.len(), place));
-            Ok(List::of(items.get(start..stop).unwrap_or_default().to_vec(), true))
+            Ok(List::slice(items.get(start..stop).unwrap_or_default().to_vec()))
         }
-        (None, None, Some(-1)) => Ok(List::of(items.iter().rev().cloned().collect(), true)),
+        (None, None, Some(-1)) => Ok(List::slice(items.iter().rev().cloned().collect())),
         _ => Err(Stop),
     }
 }

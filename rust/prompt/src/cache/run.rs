@@ -2,11 +2,10 @@
 
 use std::sync::Arc;
 
-use minijinja::machinery::ast::CompareOpKind;
 use minijinja::{Environment, State, Value};
 
 use super::names::{Loop, Names, set};
-use super::operations::{item, length, slice, truth};
+use super::operations::length;
 use super::program::{Expr, For, Name, Node, Program, Target};
 use super::skeleton::Skeleton;
 use super::value::{List, Str, Val};
@@ -114,7 +113,7 @@ impl<'p> Run<'p> {
     }
 
     /// Takes `steps` from those that are left.
-    fn spend(&mut self, steps: usize) -> Ran<()> {
+    pub(super) fn spend(&mut self, steps: usize) -> Ran<()> {
         self.steps = self.steps.checked_sub(steps).ok_or(Stop)?;
         Ok(())
     }
@@ -226,9 +225,14 @@ impl<'p> Run<'p> {
         match self.names.visible(name) {
             Some(value) => Ok(value.clone()),
             // A function has the name, and is a value that is not known here.
-            None if self.program.functions.contains(&name) => Err(Stop),
+            None if self.is_function(name) => Err(Stop),
             None => Ok(Val::Undefined),
         }
+    }
+
+    /// Whether `name` is a function here, and no variable.
+    pub(super) fn is_function(&self, name: Name) -> bool {
+        self.program.functions.contains(&name) && self.names.visible(name).is_none()
     }
 
     /// The value of `expr` where it stands somewhere already.
@@ -290,162 +294,6 @@ impl<'p> Run<'p> {
         self.emit(&Str::short(&text));
         Ok(())
     }
-
-    pub(super) fn truth(&mut self, expr: &'p Expr) -> Ran<bool> {
-        Ok(match expr {
-            Expr::Not(inner) => !self.truth(inner)?,
-            Expr::Both(pair) => self.truth(&pair.0)? && self.truth(&pair.1)?,
-            Expr::Either(pair) => self.truth(&pair.0)? || self.truth(&pair.1)?,
-            Expr::Compare(op, pair) => match (self.peek(&pair.0), self.peek(&pair.1)) {
-                (Some(a), Some(b)) => self.compare(*op, a, b)?,
-                _ => match (self.names.integer(&pair.0), self.names.integer(&pair.1)) {
-                    (Some(a), Some(b)) => self.compare(*op, &Val::Int(a), &Val::Int(b))?,
-                    _ => truth(self.program, &self.expr(expr)?)?,
-                },
-            },
-            _ => match self.peek(expr) {
-                Some(value) => truth(self.program, value)?,
-                None => truth(self.program, &self.expr(expr)?)?,
-            },
-        })
-    }
-
-    pub(super) fn expr(&mut self, expr: &'p Expr) -> Ran<Val> {
-        Ok(match expr {
-            Expr::Value(value) => value.clone(),
-            Expr::Variable(name) => self.variable(*name)?,
-            Expr::Attribute(on, name) => {
-                let on = self.expr(on)?;
-                self.attribute(&on, *name)?
-            }
-            Expr::Item(on, key) => {
-                let (on, key) = (self.expr(on)?, self.expr(key)?);
-                item(&on, &key)?
-            }
-            Expr::Slice(on, bounds) => {
-                let on = self.expr(on)?;
-                self.spend(length(&on))?;
-                slice(&on, *bounds)?
-            }
-            Expr::Not(inner) => Val::Bool(!self.truth(inner)?),
-            Expr::Both(pair) => {
-                let first = self.expr(&pair.0)?;
-                if truth(self.program, &first)? { self.expr(&pair.1)? } else { first }
-            }
-            Expr::Either(pair) => {
-                let first = self.expr(&pair.0)?;
-                if truth(self.program, &first)? { first } else { self.expr(&pair.1)? }
-            }
-            Expr::Compare(op, pair) => {
-                let (a, b) = (self.expr(&pair.0)?, self.expr(&pair.1)?);
-                Val::Bool(self.compare(*op, &a, &b)?)
-            }
-            Expr::Contains { negated, call } => match self.contains(call)? {
-                Val::Bool(found) => Val::Bool(found != *negated),
-                _ => return Err(Stop),
-            },
-            Expr::Sum(terms) => self.sum(terms)?,
-            Expr::Join(terms) => self.join(terms, true)?,
-            Expr::Minus(pair) => match (self.expr(&pair.0)?, self.expr(&pair.1)?) {
-                (Val::Int(a), Val::Int(b)) => Val::Int(a.checked_sub(b).ok_or(Stop)?),
-                _ => return Err(Stop),
-            },
-            Expr::Choose(choice) => {
-                let (condition, yes, no) = &**choice;
-                match (self.truth(condition)?, no) {
-                    (true, _) => self.expr(yes)?,
-                    (false, Some(no)) => self.expr(no)?,
-                    (false, None) => Val::Undefined,
-                }
-            }
-            Expr::Filter(call) => self.filter(call)?,
-            Expr::Test(call) => self.test(call)?,
-            Expr::Method(call) => self.method(call)?,
-            Expr::Function(name, arguments, keywords) => self.function(*name, arguments, keywords)?,
-            Expr::List(items) => {
-                List::of(items.iter().map(|item| self.expr(item)).collect::<Ran<_>>()?, false)
-            }
-        })
-    }
-
-    fn sum(&mut self, terms: &'p [Expr]) -> Ran<Val> {
-        let (first, rest) = terms.split_first().ok_or(Stop)?;
-        match self.expr(first)? {
-            Val::Str(_) => self.join(terms, false),
-            Val::Int(mut sum) => {
-                for term in rest {
-                    let Val::Int(term) = self.expr(term)? else { return Err(Stop) };
-                    sum = sum.checked_add(term).ok_or(Stop)?;
-                }
-                Ok(Val::Int(sum))
-            }
-            _ => Err(Stop),
-        }
-    }
-
-    fn join(&mut self, terms: &'p [Expr], prints: bool) -> Ran<Val> {
-        let mut parts = Vec::with_capacity(terms.len());
-        for term in terms {
-            let Val::Str(text) = self.term(term, prints)? else { return Err(Stop) };
-            push_flat(&mut parts, &text);
-        }
-        Ok(Val::Str(rope(parts)))
-    }
-
-    /// A term of a concatenation, which turns a number into text where it `prints`.
-    fn term(&mut self, term: &'p Expr, prints: bool) -> Ran<Val> {
-        match self.expr(term)? {
-            Val::Int(number) if prints => Ok(Val::Str(Str::short(&number.to_string()))),
-            value => Ok(value),
-        }
-    }
-
-    fn attribute(&self, on: &Val, name: Name) -> Ran<Val> {
-        let field = &self.program.names[usize::from(name)];
-        Ok(match on {
-            Val::Map(map) => map.get(field).cloned().unwrap_or(Val::Undefined),
-            Val::Namespace(number) => {
-                let found = self.names.namespaces[*number].iter().find(|(known, _)| *known == name);
-                found.map_or(Val::Undefined, |(_, value)| value.clone())
-            }
-            Val::Loop(number) => self.names.loops.get(*number).ok_or(Stop)?.attribute(field)?,
-            Val::None | Val::Bool(_) | Val::Int(_) | Val::Str(_) => Val::Undefined,
-            _ => return Err(Stop),
-        })
-    }
-
-    fn compare(&self, op: CompareOpKind, a: &Val, b: &Val) -> Ran<bool> {
-        Ok(match (op, a, b) {
-            (CompareOpKind::Eq, a, b) => self.equal(a, b)?,
-            (CompareOpKind::Ne, a, b) => !self.equal(a, b)?,
-            (CompareOpKind::Lt, Val::Int(a), Val::Int(b)) => a < b,
-            (CompareOpKind::Lte, Val::Int(a), Val::Int(b)) => a <= b,
-            (CompareOpKind::Gt, Val::Int(a), Val::Int(b)) => a > b,
-            (CompareOpKind::Gte, Val::Int(a), Val::Int(b)) => a >= b,
-            _ => return Err(Stop),
-        })
-    }
-
-    pub(super) fn equal(&self, a: &Val, b: &Val) -> Ran<bool> {
-        Ok(match (a, b) {
-            (Val::Str(a), Val::Str(b)) => {
-                self.program.flat(a).ok_or(Stop)? == self.program.flat(b).ok_or(Stop)?
-            }
-            (Val::Int(a), Val::Int(b)) => a == b,
-            (Val::Bool(a), Val::Bool(b)) => a == b,
-            (Val::None, Val::None) => true,
-            (Val::Map(a), Val::Map(b)) => Arc::ptr_eq(a, b) || a.source == b.source,
-            (
-                Val::Str(_),
-                Val::None | Val::Undefined | Val::Bool(_) | Val::Int(_) | Val::List(_) | Val::Map(_),
-            )
-            | (
-                Val::None | Val::Undefined | Val::Bool(_) | Val::Int(_) | Val::List(_) | Val::Map(_),
-                Val::Str(_),
-            ) => false,
-            _ => return Err(Stop),
-        })
-    }
 }
 
 fn write(captures: &mut [Vec<Str>], out: &mut Skeleton<'_>, text: &Str) {
@@ -456,14 +304,14 @@ fn write(captures: &mut [Vec<Str>], out: &mut Skeleton<'_>, text: &Str) {
 }
 
 /// Appends `text`, and of a rope its parts.
-fn push_flat(parts: &mut Vec<Str>, text: &Str) {
+pub(super) fn push_flat(parts: &mut Vec<Str>, text: &Str) {
     match text {
         Str::Rope(inner) => parts.extend_from_slice(inner),
         text => parts.push(text.clone()),
     }
 }
 
-fn rope(mut parts: Vec<Str>) -> Str {
+pub(super) fn rope(mut parts: Vec<Str>) -> Str {
     match parts.len() {
         0 => Str::short(""),
         1 => parts.pop().unwrap_or(Str::Short(Arc::from(""))),

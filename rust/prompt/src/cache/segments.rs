@@ -16,7 +16,7 @@ pub(super) const ENTRY: usize = 160;
 /// Equality is that of the bytes: a collision costs time and nothing else.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(super) struct Key {
-    hash: u64,
+    pub(super) hash: u64,
     tag: u32,
     pub(super) bytes: Box<[u8]>,
 }
@@ -46,7 +46,12 @@ impl Keys {
     }
 }
 
-impl Lookup<'_> {
+impl<'a> Lookup<'a> {
+    /// One whose hash is only guessed: it finds the entry of these bytes, or nothing.
+    pub(super) fn guessed(hash: u64, tag: u32, bytes: &'a [u8]) -> Lookup<'a> {
+        Lookup { hash, tag, bytes }
+    }
+
     pub(super) fn to_key(self) -> Key {
         Key { hash: self.hash, tag: self.tag, bytes: self.bytes.into() }
     }
@@ -81,8 +86,17 @@ pub(super) struct Segment {
 
 impl Segment {
     pub(super) fn new(ids: &[u32]) -> Arc<Segment> {
+        Segment::packed(ids.iter().flat_map(|id| id.to_le_bytes()).collect())
+    }
+
+    /// That of the pieces of `parts` in a row.
+    pub(super) fn joined(parts: &[Arc<Segment>]) -> Arc<Segment> {
+        let parts: Vec<&[u8]> = parts.iter().map(|part| &*part.ids).collect();
+        Segment::packed(parts.concat().into())
+    }
+
+    fn packed(ids: Box<[u8]>) -> Arc<Segment> {
         static NEXT: AtomicU64 = AtomicU64::new(0);
-        let ids = ids.iter().flat_map(|id| id.to_le_bytes()).collect();
         Arc::new(Segment { id: NEXT.fetch_add(1, Ordering::Relaxed), ids })
     }
 }

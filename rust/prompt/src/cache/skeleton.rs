@@ -40,6 +40,8 @@ struct Cut {
 /// A run of the text, from one safe token to another and with both.
 pub(super) struct Piece<'s> {
     pub(super) key: &'s [u8],
+    /// Where it begins in the key of the whole.
+    from: usize,
     /// The id of the token that it begins with, which belongs to the piece before it.
     pub(super) begins: Option<u32>,
     /// Bytes of its text.
@@ -109,6 +111,14 @@ impl<'p> Skeleton<'p> {
         }));
     }
 
+    /// The key of the text that `pieces`, which are neighbours, make up.
+    pub(super) fn key_of(&self, pieces: &[Piece<'_>]) -> &[u8] {
+        let bounds = pieces.first().zip(pieces.last());
+        bounds
+            .and_then(|(first, last)| self.key.get(first.from..last.from + last.key.len()))
+            .unwrap_or_default()
+    }
+
     /// The pieces, in order. Where one ends depends on the text before and in it only.
     pub(super) fn pieces(&self) -> Vec<Piece<'_>> {
         let mut pieces = Vec::with_capacity(self.cuts.len() + 1);
@@ -120,13 +130,13 @@ impl<'p> Skeleton<'p> {
             }
             let parts = &self.parts[from.parts..cut.parts];
             let key = &self.key[from.key.0..cut.key.1];
-            pieces.push(Piece { key, begins, length: cut.end - from.start, parts });
+            pieces.push(Piece { key, from: from.key.0, begins, length: cut.end - from.start, parts });
             (from, begins) = (*cut, Some(cut.id));
         }
         if begins.is_none() || from.end < self.length {
             let parts = &self.parts[from.parts..];
             let key = &self.key[from.key.0..];
-            pieces.push(Piece { key, begins, length: self.length - from.start, parts });
+            pieces.push(Piece { key, from: from.key.0, begins, length: self.length - from.start, parts });
         }
         pieces
     }

@@ -1,7 +1,7 @@
 //! What a template works on here: minijinja's values, except that long texts are references.
 
-use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
+use std::sync::{Arc, LazyLock};
 
 use minijinja::Value;
 use minijinja::value::ValueKind;
@@ -9,6 +9,30 @@ use parking_lot::Mutex;
 
 /// A text as long as this, or longer, is kept once and referred to; a shorter one is copied.
 pub(super) const LONG: usize = 64;
+
+/// Names and roles that every message has: in one place for all, they stay near the processor.
+const COMMON: [&str; 14] = [
+    "role",
+    "content",
+    "user",
+    "assistant",
+    "system",
+    "tool",
+    "developer",
+    "type",
+    "text",
+    "tool_calls",
+    "function",
+    "name",
+    "arguments",
+    "id",
+];
+
+/// `text`, in a place that it shares with others that are equal where it is a common one.
+fn shared(text: &str) -> Arc<str> {
+    static PLACES: LazyLock<Vec<Arc<str>>> = LazyLock::new(|| COMMON.into_iter().map(Arc::from).collect());
+    PLACES.iter().find(|known| ***known == *text).map_or_else(|| Arc::from(text), Arc::clone)
+}
 
 /// A value in a template.
 #[derive(Clone, Debug)]
@@ -86,11 +110,14 @@ impl Memo {
     }
 }
 
-/// A list; `lazy` for a slice, which minijinja lets a template only walk through and index from its start.
+/// A list, or what minijinja lets a template only walk through and index from its start.
 #[derive(Debug)]
 pub(super) struct List {
     pub(super) items: Vec<Val>,
+    /// It is no list but a slice or what a filter gives.
     pub(super) lazy: bool,
+    /// It is a slice, whose length is known.
+    pub(super) slice: bool,
     /// The same list as minijinja has it, for calls.
     pub(super) source: Option<Value>,
     pub(super) memo: Memo,
@@ -98,7 +125,12 @@ pub(super) struct List {
 
 impl List {
     pub(super) fn new(items: Vec<Val>, lazy: bool) -> List {
-        List { items, lazy, source: None, memo: Memo::default() }
+        List { items, lazy, slice: false, source: None, memo: Memo::default() }
+    }
+
+    /// A part of a list.
+    pub(super) fn slice(items: Vec<Val>) -> Val {
+        Val::List(Arc::new(List { slice: true, ..List::new(items, true) }))
     }
 
     pub(super) fn of(items: Vec<Val>, lazy: bool) -> Val {
@@ -129,7 +161,7 @@ impl Text {
 
 impl Str {
     pub(super) fn short(text: &str) -> Str {
-        Str::Short(Arc::from(text))
+        Str::Short(shared(text))
     }
 
     /// `value`, a string: by reference if it is long.
@@ -163,7 +195,7 @@ impl Val {
                 let Ok(items) = value.try_iter() else { return Val::Other(value.clone()) };
                 let items = items.map(|item| Val::of(&item, keep)).collect();
                 let source = Some(value.clone());
-                Val::List(Arc::new(List { items, lazy: false, source, memo: Memo::default() }))
+                Val::List(Arc::new(List { source, ..List::new(items, false) }))
             }
             ValueKind::Map => Val::map(value, keep).unwrap_or_else(|| Val::Other(value.clone())),
             _ => Val::Other(value.clone()),
@@ -173,7 +205,7 @@ impl Val {
     fn map(value: &Value, keep: bool) -> Option<Val> {
         let mut members = Vec::new();
         for key in value.try_iter().ok()? {
-            let name = Arc::from(key.as_str()?);
+            let name = shared(key.as_str()?);
             members.push((name, Val::of(&value.get_item(&key).ok()?, keep)));
         }
         Some(Val::Map(Arc::new(Map { members, source: value.clone(), memo: Memo::default() })))

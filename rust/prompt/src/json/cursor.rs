@@ -3,8 +3,7 @@
 //! It is as lenient as Python's `json` (`NaN`, `Infinity`, lone surrogates) and more: what it skips is
 //! only checked for closed strings and matching brackets, because the worker reads the body again.
 
-use smallvec::SmallVec;
-
+use super::brackets::{Fault, container_end};
 use super::quote::string_end;
 use crate::PromptError;
 
@@ -111,33 +110,16 @@ impl<'a> Cursor<'a> {
 
     fn skip_container(&mut self) -> Result<(), PromptError> {
         let bytes = self.text.as_bytes();
-        let mut open: SmallVec<[u8; 64]> = SmallVec::new();
-        while let Some(&byte) = bytes.get(self.at) {
-            match byte {
-                b'"' => {
-                    self.at = self.string_end(self.at)?;
-                    continue;
-                }
-                b'{' | b'[' => {
-                    if open.len() == MAX_NESTING {
-                        return Err(PromptError::TooDeep { at: self.at });
-                    }
-                    open.push(if byte == b'{' { b'}' } else { b']' });
-                }
-                b'}' | b']' => {
-                    if open.pop() != Some(byte) {
-                        return Err(self.fault("the bracket that matches the one opened last"));
-                    }
-                    if open.is_empty() {
-                        self.at += 1;
-                        return Ok(());
-                    }
-                }
-                _ => {}
+        self.at = container_end(bytes, self.at, MAX_NESTING).map_err(|fault| match fault {
+            Fault::TooDeep(at) => PromptError::TooDeep { at },
+            Fault::Unmatched(at) => {
+                PromptError::Syntax { at, expected: "the bracket that matches the one opened last" }
             }
-            self.at += 1;
-        }
-        Err(self.fault("the end of an array or object"))
+            Fault::Backslash(at) => PromptError::Syntax { at, expected: "no backslash outside a string" },
+            Fault::OpenString => PromptError::Syntax { at: bytes.len(), expected: "the end of a string" },
+            Fault::Open => PromptError::Syntax { at: bytes.len(), expected: "the end of an array or object" },
+        })?;
+        Ok(())
     }
 
     /// The offset behind the string that begins at `start`.

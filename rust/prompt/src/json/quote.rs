@@ -3,7 +3,7 @@
 use wide::u8x16;
 
 /// Bytes that are looked at together, one bit each.
-const BLOCK: usize = 64;
+pub(super) const BLOCK: usize = 64;
 
 /// The offset behind the quote that ends the string whose text begins at `from`.
 ///
@@ -39,13 +39,22 @@ pub(super) fn string_end(bytes: &[u8], from: usize) -> Option<usize> {
 }
 
 /// A bit for each byte of `block` that is `wanted`.
-fn positions(block: &[u8; BLOCK], wanted: u8) -> u64 {
+pub(super) fn positions(block: &[u8; BLOCK], wanted: u8) -> u64 {
     let wanted = u8x16::splat(wanted);
+    bits(block, |part| part.simd_eq(wanted))
+}
+
+/// A bit for each byte of `block` that is a bracket.
+pub(super) fn brackets(block: &[u8; BLOCK]) -> u64 {
+    // '[' and ']' are '{' and '}' without this bit.
+    let bit = u8x16::splat(0x20);
+    let (open, close) = (u8x16::splat(b'{'), u8x16::splat(b'}'));
+    bits(block, |part| (part | bit).simd_eq(open) | (part | bit).simd_eq(close))
+}
+
+fn bits(block: &[u8; BLOCK], find: impl Fn(u8x16) -> u8x16) -> u64 {
     let (parts, _) = block.as_chunks::<16>();
-    parts.iter().rev().fold(0, |bits, part| {
-        let found = u8x16::new(*part).simd_eq(wanted).to_bitmask();
-        bits << 16 | u64::from(found)
-    })
+    parts.iter().rev().fold(0, |bits, part| bits << 16 | u64::from(find(u8x16::new(*part)).to_bitmask()))
 }
 
 /// A bit for each byte that a backslash escapes. `carry` is whether the first byte is, and then whether the
@@ -53,7 +62,7 @@ fn positions(block: &[u8; BLOCK], wanted: u8) -> u64 {
 ///
 /// Every second backslash of a run escapes nothing: adding the runs that begin at odd bits to the bits of all
 /// backslashes carries through each of them, which gives the parity of where it ends.
-fn escaped_bytes(backslashes: u64, carry: &mut u64) -> u64 {
+pub(super) fn escaped_bytes(backslashes: u64, carry: &mut u64) -> u64 {
     const EVEN: u64 = 0x5555_5555_5555_5555;
     let active = backslashes & !*carry;
     let follows = active << 1 | *carry;

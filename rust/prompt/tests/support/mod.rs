@@ -6,13 +6,14 @@ use std::path::{Path, PathBuf};
 use serde_json::{Map, Value, json};
 use warmroute_prompt::{LoadOptions, Prompter};
 
-pub(crate) const TEMPLATES: [(&str, &str); 6] = [
+pub(crate) const TEMPLATES: [(&str, &str); 7] = [
     ("thinking", include_str!("../templates/thinking.jinja")),
     ("headers", include_str!("../templates/headers.jinja")),
     ("chatml", include_str!("../templates/chatml.jinja")),
     ("brackets", include_str!("../templates/brackets.jinja")),
     ("turns", include_str!("../templates/turns.jinja")),
     ("observing", include_str!("../templates/observing.jinja")),
+    ("alternating", include_str!("../templates/alternating.jinja")),
 ];
 
 /// The tokenizer that the package brings.
