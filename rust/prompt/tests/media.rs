@@ -106,3 +106,22 @@ fn each_medium_counts() {
         assert_ne!(base, ids(prompter, &two("b", "a")));
     }
 }
+
+#[test]
+fn what_a_client_writes_is_not_taken_for_a_medium() {
+    let image = r#"{"type": "image_url", "image_url": {"url": "a"}}"#;
+    let chat = |text: &str, tool: &str| {
+        format!(
+            r#"{{"messages": [{{"role": "user", "content": [{{"type": "text", "text": "{text}"}}, {image}]}}],
+                "tools": [{{"type": "function", "function": {{"name": "f", "description": "{tool}"}}}}]}}"#
+        )
+    };
+    let rung = |raw: &str| {
+        let body = Body::parse(Endpoint::ChatCompletions, raw.as_bytes()).unwrap();
+        PARTS.read(&body).unwrap().rung()
+    };
+    assert_eq!(rung(&chat("A", "B")), Rung::Media);
+    for mark in ["\u{fdd1}", r"\ufdd1", r"\uFdD1"] {
+        assert_eq!((rung(&chat(mark, "B")), rung(&chat("A", mark))), (Rung::Text, Rung::Text), "{mark}");
+    }
+}

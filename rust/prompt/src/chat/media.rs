@@ -30,8 +30,12 @@ impl WithoutMedia {
     /// The chat of `body`, for a template that takes content in `format`.
     ///
     /// # Errors
-    /// [`Refused::Messages`] for messages that are none, [`Refused::Media`] for media without an identity.
+    /// [`Refused::Messages`] for messages that are none, [`Refused::Media`] for media without an identity, and where
+    /// anything in the body could be taken for a mark.
     pub(crate) fn of(body: &Body<'_>, format: ContentFormat) -> Result<WithoutMedia, Refused> {
+        if has_mark(body.raw()) {
+            return Err(Refused::Media);
+        }
         let mut media = Vec::new();
         let sent = elements(body.messages().map_err(|_| Refused::Messages)?)?;
         let messages =
@@ -74,11 +78,14 @@ impl WithoutMedia {
     }
 }
 
+/// Whether a string in `raw` may have a [`MARK`], as it is or escaped.
+fn has_mark(raw: &str) -> bool {
+    let is_escape = |(at, _)| raw.get(at + 2..at + 6).is_some_and(|hex| hex.eq_ignore_ascii_case("fdd1"));
+    raw.contains(MARK) || raw.match_indices("\\u").any(is_escape)
+}
+
 /// `raw` with marks for its media, which are added to `media`.
 fn marked(raw: &str, format: ContentFormat, media: &mut Vec<Media>) -> Result<String, Refused> {
-    if raw.contains(MARK) {
-        return Err(Refused::Media);
-    }
     let fields = Members::of(raw).map_err(|_| Refused::Messages)?;
     let Some(content) = fields.given("content").filter(|content| content.starts_with('[')) else {
         return Ok(raw.to_owned());
