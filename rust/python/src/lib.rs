@@ -15,6 +15,8 @@ mod tokenizer;
 mod tokens;
 mod worker;
 
+use std::io::{Write as _, stderr};
+
 use pyo3::prelude::*;
 use warmroute_core::config::RouterConfig;
 use warmroute_proxy::ProxyConfig;
@@ -22,6 +24,8 @@ use warmroute_proxy::ProxyConfig;
 /// The compiled part of warmroute.
 #[pymodule]
 fn _core(module: &Bound<'_, PyModule>) -> PyResult<()> {
+    // Where standard error is closed there is nobody to tell.
+    warmroute_prompt::veil_panics(|line| drop(writeln!(stderr(), "{line}")));
     let py = module.py();
     module.add("__version__", env!("CARGO_PKG_VERSION"))?;
     module.add("ROUTER_OPTIONS", options::table(py, RouterConfig::options())?)?;
