@@ -17,7 +17,7 @@ const RENDER: &str = "/v1/chat/completions/render";
 
 /// A body long enough to be worth a question, with a prompt of its own.
 fn chat(prompt: &str) -> String {
-    let text = prompt.repeat(6000 / prompt.len());
+    let text = prompt.repeat(1 + 6000 / prompt.len());
     format!(r#"{{"model": "m", "messages": [{{"role": "user", "content": "{text}"}}]}}"#)
 }
 
@@ -94,8 +94,11 @@ fn render_gets_the_request_as_it_came_with_its_key() {
 
 #[test]
 fn whatever_a_worker_answers_the_request_goes_on() {
-    let answers: [(&str, &str, &str); 7] = [
+    let answers: [(&str, &str, &str); 10] = [
         ("400 Bad Request", "{}", "refused"),
+        ("401 Unauthorized", "{}", "denied"),
+        ("403 Forbidden", "{}", "denied"),
+        ("429 Too Many Requests", "{}", "failed"),
         ("500 Internal Server Error", "{}", "failed"),
         ("404 Not Found", "{}", "nobody"),
         ("200 OK", "garbage", "failed"),
@@ -113,6 +116,27 @@ fn whatever_a_worker_answers_the_request_goes_on() {
         assert_eq!(rung(&stage, &chat("a")), "text", "{status} {body}");
         assert_eq!(asked(&stage.settled()), [(outcome, 1)], "{status} {body}");
     }
+}
+
+#[test]
+fn a_key_that_does_not_open_the_worker_is_the_client_s_affair() {
+    let worker = Worker::new(|visit| match path(visit) {
+        CHATS => visit.ok("{}"),
+        "/tokenize" if visit.seen.header("authorization") == Some("Bearer good") => {
+            visit.ok(r#"{"tokens": [1]}"#);
+        }
+        "/tokenize" => visit.reply("403 Forbidden", "", "{}"),
+        _ => visit.reply("404 Not Found", "", "{}"),
+    });
+    let stage = Stage::with(&[&worker], config());
+    let body = chat("a");
+    let rung = |key: &str| {
+        let head = format!("POST {CHATS} HTTP/1.1\r\nhost: router\r\nauthorization: Bearer {key}");
+        let reply = stage.ask(format!("{head}\r\ncontent-length: {}\r\n\r\n{body}", body.len()));
+        reply.header("x-warmroute-rung").unwrap().to_owned()
+    };
+    assert_eq!((rung("bad").as_str(), rung("good").as_str()), ("text", "worker"));
+    assert_eq!(asked(&stage.settled()), [("answered", 1), ("denied", 1)]);
 }
 
 #[test]
@@ -241,10 +265,12 @@ fn bodies_that_are_not_worth_it_are_not_asked_for() {
     let prompter = Prompter::load(folder.as_ref(), &Default::default()).unwrap();
     let with_tokenizer = Stage::start(&[worker.url()], config(), prompter, Arc::new(Echo));
     let without = Stage::with(&[&worker], config());
-    for (stage, body) in
-        [(&without, support::chat("short")), (&without, chat(&long)), (&with_tokenizer, media)]
-    {
-        assert_eq!(rung(stage, &body), "text");
+    for (stage, body, expected) in [
+        (&without, support::chat("short"), "text"),
+        (&without, chat(&long), "text"),
+        (&with_tokenizer, media, "media"),
+    ] {
+        assert_eq!(rung(stage, &body), expected);
         assert_eq!(asked(&stage.settled()), []);
     }
     let reply = with_tokenizer.ask(post(CHATS, chat("a")));

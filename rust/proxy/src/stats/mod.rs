@@ -152,6 +152,8 @@ labels! {
         Shared = "shared",
         /// The worker does not take such a request.
         Refused = "refused",
+        /// The client's key does not open the worker.
+        Denied = "denied",
         /// The worker gave no reply, or one without tokens.
         Failed = "failed",
         /// The worker took too long.

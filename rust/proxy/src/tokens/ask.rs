@@ -85,6 +85,7 @@ pub(super) async fn ask(shard: &Shard, question: &Question<'_>, asked: &mut Opti
         match ask_in(shard, question, &worker, way).await {
             Some(Told::Ids(ids)) => return (Some(ids), Asked::Answered),
             Some(Told::No) => return (None, Asked::Refused),
+            Some(Told::Denied) => return (None, Asked::Denied),
             Some(Told::Absent) => {
                 shard.shared.tokens.abilities.lock().is_without(url, way, Instant::now());
             }
@@ -101,6 +102,8 @@ enum Told {
     No,
     /// The worker has no such path.
     Absent,
+    /// The client may not ask that. It says nothing of other clients' requests.
+    Denied,
 }
 
 /// The worker that has the fewest requests of those that can be asked, and how.
@@ -149,10 +152,12 @@ async fn ask_in(shard: &Shard, question: &Question<'_>, worker: &Worker, way: Wa
     .await;
     match status {
         StatusCode::OK => answer::read(&body).map(Told::Ids),
-        StatusCode::NOT_FOUND
-        | StatusCode::FORBIDDEN
-        | StatusCode::METHOD_NOT_ALLOWED
-        | StatusCode::NOT_IMPLEMENTED => Some(Told::Absent),
+        StatusCode::NOT_FOUND | StatusCode::METHOD_NOT_ALLOWED | StatusCode::NOT_IMPLEMENTED => {
+            Some(Told::Absent)
+        }
+        StatusCode::UNAUTHORIZED | StatusCode::FORBIDDEN => Some(Told::Denied),
+        // It has too much to do, which passes.
+        StatusCode::REQUEST_TIMEOUT | StatusCode::TOO_MANY_REQUESTS => None,
         status if status.is_client_error() => Some(Told::No),
         _ => None,
     }
