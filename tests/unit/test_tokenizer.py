@@ -101,6 +101,18 @@ def test_arguments_that_cannot_be_used(tokenizer: warmroute.Tokenizer, tmp_path:
         warmroute.Tokenizer(tmp_path)
 
 
+def test_what_cannot_be_loaded_is_named_as_it_was_given(tmp_path: Path) -> None:
+    whole, empty, template = str(TOKENIZER), str(tmp_path), tmp_path / "broken.jinja"
+    template.write_text("{% for %}")
+    with pytest.raises(errors.ConfigError, match="Jinja") as raised:
+        warmroute.Tokenizer(whole, template)
+    assert (raised.value.key, raised.value.value) == ("chat_template", str(template))
+    for default, models in ((whole, [("m", empty)]), (empty, [("m", whole)]), (None, [("m", empty)])):
+        with pytest.raises(errors.ConfigError) as raised:
+            Prompter(default, models=models)
+        assert (raised.value.key, raised.value.value) == ("tokenizer", empty)
+
+
 def test_a_template_of_one_s_own(tmp_path: Path) -> None:
     template = tmp_path / "own.jinja"
     template.write_text("{{ messages[0].content is string }}")

@@ -38,8 +38,8 @@ def resolve_tokenizer(value: str, key: str = "tokenizer") -> str:
 
     Raises `ConfigError` for `key`, which says what to do.
     """
-    path = Path(value).expanduser()
-    if value and path.exists():
+    path = existing(value)
+    if path is not None:
         return str(path)
     match = _HUB_ID.fullmatch(value)
     if match is None:
@@ -49,6 +49,15 @@ def resolve_tokenizer(value: str, key: str = "tokenizer") -> str:
     # The library passes on whatever its HTTP client raises, and that client changes with its version.
     except Exception as error:
         raise ConfigError(key, value, f"{_advice(error)}; use {ALLOWED}") from error
+
+
+def existing(value: str) -> Path | None:
+    """Return the path that `value` names where there is a file or a folder; any other text names none."""
+    try:
+        path = Path(value).expanduser()
+        return path if value and path.exists() else None
+    except (OSError, RuntimeError):  # a name too long for a file, a `~NAME` of nobody
+        return None
 
 
 def _snapshot(repository: str, revision: str | None) -> str:

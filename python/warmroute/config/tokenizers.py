@@ -1,8 +1,8 @@
 """Tokenizers as people write them: `WHERE` for every model, `MODEL=WHERE` for one."""
 
 from collections.abc import Sequence
-from pathlib import Path
 
+from warmroute.config.hub import existing
 from warmroute.errors import ConfigError
 
 KEY = "prompt.tokenizer"
@@ -28,6 +28,6 @@ def tokenizers_of(texts: Sequence[str], source: str | None = None) -> tuple[str 
 def _split(text: str) -> tuple[str, str]:
     model, equals, where = text.partition("=")
     # A path may have the sign in it, too.
-    if not equals or Path(text).expanduser().exists():
+    if not equals or existing(text) is not None:
         return "", text.strip()
     return model.strip(), where.strip()

@@ -1,6 +1,6 @@
 //! What can be wrong with a request body, and with a tokenizer folder.
 
-use std::path::PathBuf;
+use std::path::{Path, PathBuf};
 
 use thiserror::Error;
 
@@ -84,4 +84,15 @@ pub enum LoadError {
         /// Why, and what to do about it.
         reason: String,
     },
+}
+
+impl LoadError {
+    /// The file or folder that is wrong.
+    pub fn path(&self) -> &Path {
+        match self {
+            LoadError::Read { path, .. }
+            | LoadError::Invalid { path, .. }
+            | LoadError::Unsupported { path, .. } => path,
+        }
+    }
 }

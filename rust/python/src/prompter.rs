@@ -45,8 +45,12 @@ impl PyPrompter {
         let options = LoadOptions { chat_template, content_format, prompt_cache_bytes };
         let models = models.unwrap_or_default();
         let load = || Prompter::load_all(tokenizer.map(Path::new), &models, &options);
-        let prompter =
-            py.detach(load).map_err(|error| load_error(py, tokenizer.unwrap_or_default(), &error))?;
+        let prompter = py.detach(load).map_err(|error| {
+            // A folder of one model may stand in that of the others.
+            let mut given = models.iter().map(|(_, path)| path.as_path()).chain(tokenizer.map(Path::new));
+            let wrong = given.find(|given| error.path().starts_with(given)).unwrap_or(error.path());
+            load_error(py, &wrong.to_string_lossy(), &options, &error)
+        })?;
         Ok(PyPrompter { prompter: Arc::new(prompter.with_checks(check_every)?) })
     }
 
@@ -133,12 +137,18 @@ fn fields_of<'py>(py: Python<'py>, mismatch: &Mismatch) -> PyResult<Bound<'py, P
 
 /// Loads a tokenizer; takes up to a few seconds, so others may use the GIL meanwhile.
 pub(crate) fn load(py: Python<'_>, path: &str, options: &LoadOptions) -> PyResult<Prompter> {
-    py.detach(|| Prompter::load(Path::new(path), options)).map_err(|error| load_error(py, path, &error))
+    py.detach(|| Prompter::load(Path::new(path), options))
+        .map_err(|error| load_error(py, path, options, &error))
 }
 
-pub(crate) fn load_error(py: Python<'_>, path: &str, error: &LoadError) -> PyErr {
+/// `given` is the tokenizer as the caller named it.
+pub(crate) fn load_error(py: Python<'_>, given: &str, options: &LoadOptions, error: &LoadError) -> PyErr {
+    if let Some(template) = options.chat_template.as_deref().filter(|template| *template == error.path()) {
+        let allowed = format!("a file with a chat template that Jinja can read ({error})");
+        return errors::raise(py, "ConfigError", ("chat_template", template.to_string_lossy(), allowed));
+    }
     let allowed = format!("a Hugging Face folder or a tokenizer.json ({error})");
-    errors::raise(py, "ConfigError", ("tokenizer", path, allowed))
+    errors::raise(py, "ConfigError", ("tokenizer", given, allowed))
 }
 
 /// `auto` leaves it to the template.

@@ -42,8 +42,9 @@ impl PyTokenizer {
         let name = path_or_hub_id.to_string_lossy().into_owned();
         let resolve = py.import("warmroute.config")?.getattr("resolve_tokenizer")?;
         let path: PathBuf = resolve.call1((&name,))?.extract()?;
-        let exact =
-            py.detach(|| Exact::load(&path, &options)).map_err(|error| load_error(py, &name, &error))?;
+        let exact = py
+            .detach(|| Exact::load(&path, &options))
+            .map_err(|error| load_error(py, &name, &options, &error))?;
         let exact = Arc::new(exact);
         let prompter = Prompter::new(Some(Arc::clone(&exact)), Default::default());
         Ok(PyTokenizer { exact, prompter, name })

@@ -117,7 +117,17 @@ def test_a_path_is_taken_as_it_is(tmp_path: Path, monkeypatch: pytest.MonkeyPatc
 
 
 @pytest.mark.parametrize(
-    "value", ["/no/such/folder", "tokenizer.json", "./org/model", "a/b/c", "", "org/model@"]
+    "value",
+    [
+        "/no/such/folder",
+        "tokenizer.json",
+        "./org/model",
+        "a/b/c",
+        "",
+        "org/model@",
+        "~nobody.at.all/x",
+        "a" * 5000,
+    ],
 )
 def test_what_is_neither_a_path_nor_a_hub_id_is_refused(value: str) -> None:
     with pytest.raises(

@@ -14,6 +14,10 @@ def test_one_for_every_model_and_one_for_single_ones() -> None:
         {"org/model": "/b", "adapter": "Qwen/Qwen3-8B@main"},
     )
     assert tokenizers_of([]) == (None, {})
+    assert tokenizers_of(["~nobody.at.all=/a", "m=" + "b" * 5000]) == (
+        None,
+        {"~nobody.at.all": "/a", "m": "b" * 5000},
+    )
 
 
 def test_a_path_that_is_there_may_have_the_sign_in_it(tmp_path: Path) -> None:
