@@ -577,6 +577,9 @@ class Tokenizer:
     def tokens_for(self, openai_body: dict[str, Any] | Buffer | str, endpoint: str = "chat") -> bytes:
         """Render and encode the prompt of a request body, as the HTTP router does it.
 
+        Of a chat with media the ids are the worker's up to the first one. From there on they only tell
+        prompts apart: two ids of 2**31 and above stand for each.
+
         A body as JSON bytes makes no Python objects. `endpoint` and errors are those of `render`.
         """
 
