@@ -495,6 +495,9 @@ class Prompter:
     def tokenizer_of(self, model: str) -> str | None:
         """Name a model's tokenizer: the model where it is its own, empty where it is the one for all."""
 
+    def fallback_reason(self, model: str) -> str | None:
+        """Why a model's prompts are encoded by Hugging Face's slow tokenizers, where they are."""
+
     def special_tokens(self, model: str) -> list[str]:
         """Give the special tokens of a model's tokenizer that have names."""
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import json
 import re
 import sys
 from pathlib import Path
@@ -221,3 +222,17 @@ async def test_a_simulated_worker_is_verified(tmp_path: Path) -> None:
     finally:
         simulated.terminate()
         await simulated.wait()
+
+
+async def test_a_tokenizer_that_is_slow_is_said_once(
+    worker: FakeWorker, start_router: StartRouter, tmp_path: Path
+) -> None:
+    definition = json.loads((TOKENIZER / "tokenizer.json").read_bytes())
+    definition["normalizer"] = {"type": "NFKC"}
+    slow = tmp_path / "tokenizer.json"
+    slow.write_text(json.dumps(definition))
+    flags = (*TOKENS, "--tokenizer", f"slow={slow}", "--verify-timeout-ms", "0", "--log-format", "human")
+    async with start_router(worker, flags=flags) as router:
+        (line,) = [line for line in router.log_text().splitlines() if "fast tokenizer is not used" in line]
+        assert "model=slow" in line
+        assert "fastokens" in line

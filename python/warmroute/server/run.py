@@ -88,6 +88,13 @@ def _prompter(options: PromptOptions) -> Prompter:
         log.warning("no tokenizer: prefixes are matched as text, affinity is approximate (set --tokenizer)")
     elif default and not prompter.has_chat_template:
         log.warning("the tokenizer has no chat template: chats are matched as text (set --chat-template)")
+    for model in ("", *models):
+        if reason := prompter.fallback_reason(model):
+            log.warning(
+                "the fast tokenizer is not used: encoding takes fifty times as long",
+                model=model or "every other",
+                reason=reason,
+            )
     return prompter
 
 

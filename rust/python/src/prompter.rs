@@ -80,6 +80,11 @@ impl PyPrompter {
         Some(if self.prompter.is_named(model) { model.to_owned() } else { String::new() })
     }
 
+    /// Why a model's prompts are encoded by the slow tokenizer, where they are.
+    fn fallback_reason(&self, model: &str) -> Option<&str> {
+        self.prompter.exact_for(Some(model))?.fallback_reason()
+    }
+
     fn special_tokens(&self, model: &str) -> Vec<String> {
         let exact = self.prompter.exact_for(Some(model));
         exact.into_iter().flat_map(|exact| exact.special_tokens().map(str::to_owned)).collect()
