@@ -16,6 +16,8 @@ use warmroute_prompt::{Body, CacheStats, Endpoint, LoadOptions, Prompter, Rung};
 const TEXT: usize = 120_000;
 /// Text of a new turn.
 const TURN: usize = 2_000;
+/// What of it is the reply that the new message of the user answers.
+const REPLY: usize = 500;
 const BLOCK: u32 = 16;
 
 fn main() {
@@ -45,7 +47,7 @@ fn main() {
 /// The bodies of one conversation.
 struct Chat {
     first: Vec<u8>,
-    /// The same with another message of the user.
+    /// The same with the reply to it and another message of the user.
     turn: Vec<u8>,
     /// A chat of nothing but a message like that one.
     alone: Vec<u8>,
@@ -55,7 +57,8 @@ impl Chat {
     fn new(texts: &mut Texts, count: usize, tools: Option<&Value>) -> Chat {
         let mut messages = texts.messages(count, TEXT);
         let first = body(&messages, tools);
-        messages.push(json!({"role": "user", "content": texts.text(TURN)}));
+        messages.push(json!({"role": "assistant", "content": texts.text(REPLY)}));
+        messages.push(json!({"role": "user", "content": texts.text(TURN - REPLY)}));
         let turn = body(&messages, tools);
         let alone = body(&[json!({"role": "user", "content": texts.text(TURN)})], None);
         Chat { first, turn, alone }
@@ -103,8 +106,8 @@ fn growth(folder: &Path, texts: &mut Texts) {
         if turn == 30 {
             half = prompter.cache_stats();
         }
-        messages.push(json!({"role": "assistant", "content": texts.text(500)}));
-        messages.push(json!({"role": "user", "content": texts.text(TURN - 500)}));
+        messages.push(json!({"role": "assistant", "content": texts.text(REPLY)}));
+        messages.push(json!({"role": "user", "content": texts.text(TURN - REPLY)}));
     }
     let all = prompter.cache_stats();
     println!(
