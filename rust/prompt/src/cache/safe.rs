@@ -39,8 +39,9 @@ impl SafeTokens {
     /// Those of `definition`, a `tokenizer.json`; `None` where there are none, or `encoder` shows that a
     /// cut at one of them changes ids.
     pub(super) fn of(definition: &Value, encoder: &Encoder) -> Option<SafeTokens> {
-        let added: Vec<Added<'_>> =
-            definition.get("added_tokens")?.as_array()?.iter().filter_map(read).collect();
+        let normalizes = normalizes(definition.get("normalizer"));
+        let added = definition.get("added_tokens")?.as_array()?.iter();
+        let added: Vec<Added<'_>> = added.filter_map(|token| read(token, normalizes)).collect();
         let found = |token: &&Added<'_>| encoder.encode(token.text, false).is_ok_and(|ids| ids == [token.id]);
         let safe: Vec<&Added<'_>> = added
             .iter()
@@ -87,12 +88,23 @@ const MAX_TRIED: usize = 32;
 
 const SIDES: [&str; 8] = ["", " ", "word", " word ", "\n\n", "1 2 ", "\u{301}é", "  日本"];
 
-fn read(token: &Value) -> Option<Added<'_>> {
+/// Whether a tokenizer with this normalizer may look for tokens in another text than the given one.
+fn normalizes(normalizer: Option<&Value>) -> bool {
+    match normalizer {
+        None | Some(Value::Null) => false,
+        Some(normalizer) => normalizer
+            .get("normalizers")
+            .and_then(Value::as_array)
+            .is_none_or(|steps| steps.iter().any(|step| normalizes(Some(step)))),
+    }
+}
+
+fn read(token: &Value, normalizes: bool) -> Option<Added<'_>> {
     let flag = |name: &str| token.get(name).and_then(Value::as_bool).unwrap_or(false);
     Some(Added {
         id: u32::try_from(token.get("id")?.as_u64()?).ok()?,
         text: token.get("content")?.as_str()?,
-        plain: !flag("normalized") && !flag("single_word"),
+        plain: !(normalizes && flag("normalized")) && !flag("single_word"),
     })
 }
 
