@@ -106,6 +106,13 @@ pub(crate) fn prepend() -> Value {
     tokenizer
 }
 
+/// Its tokens are looked for in the normalised text, and nothing normalises it.
+fn bare() -> Value {
+    let mut tokenizer = flagged(&["normalized"], &[("hello", &["normalized", "lstrip"]), ("  ", &[])]);
+    tokenizer["normalizer"] = json!({"type": "Sequence", "normalizers": []});
+    tokenizer
+}
+
 pub(crate) fn tokenizers() -> Vec<(&'static str, Value)> {
     vec![
         ("package", package()),
@@ -114,6 +121,7 @@ pub(crate) fn tokenizers() -> Vec<(&'static str, Value)> {
         ("lstrip", flagged(&["lstrip"], &[])),
         ("both", flagged(&["lstrip", "rstrip"], &[("  ", &[])])),
         ("normalized", flagged(&[], &[("hello", &["normalized"]), ("e", &["normalized", "single_word"])])),
+        ("bare", bare()),
         ("single_word", flagged(&["single_word"], &[])),
         ("words", flagged(&[], &[("user", &["single_word"]), ("im", &["single_word", "rstrip"])])),
         ("overlapping", flagged(&[], &[("<|im_start|>user", &[]), ("x<|im_end|>", &[]), ("x<|im", &[])])),
