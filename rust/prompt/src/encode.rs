@@ -7,6 +7,7 @@ use std::path::Path;
 
 use serde_json::Value;
 
+use crate::panics::contained;
 use crate::{LoadError, Refused};
 use probes::Probes;
 
@@ -65,7 +66,9 @@ impl Encoder {
         if self.guarded && text.contains(CONTESTED) {
             return self.reference(text, special);
         }
-        contained(|| fast.encode_with_special_tokens(text, special).ok())
+        contained(Refused::Tokenizer, || {
+            fast.encode_with_special_tokens(text, special).map_err(|_| Refused::Tokenizer)
+        })
     }
 
     /// The ids of `text` as the reference has them, however they are encoded otherwise.
@@ -74,7 +77,9 @@ impl Encoder {
     /// As [`Encoder::encode`].
     pub(crate) fn reference(&self, text: &str, special: bool) -> Result<Vec<u32>, Refused> {
         let ids = |encoding: tokenizers::Encoding| encoding.get_ids().to_vec();
-        contained(|| self.reference.encode_fast(text, special).map(ids).ok())
+        contained(Refused::Tokenizer, || {
+            self.reference.encode_fast(text, special).map(ids).map_err(|_| Refused::Tokenizer)
+        })
     }
 
     /// Whether the fast tokenizer is in use.
@@ -110,11 +115,6 @@ fn load_fast(definition: Value) -> Result<Box<fastokens::Tokenizer>, String> {
         Ok(Err(error)) => Err(format!("fastokens refuses it: {error}")),
         Err(_) => Err("fastokens refuses it".to_owned()),
     }
-}
-
-/// Runs a tokenizer, whose panic is a refusal: it must not take a serving thread with it.
-fn contained(encode: impl FnOnce() -> Option<Vec<u32>>) -> Result<Vec<u32>, Refused> {
-    catch_unwind(AssertUnwindSafe(encode)).ok().flatten().ok_or(Refused::Tokenizer)
 }
 
 fn added_tokens(definition: &Value) -> Vec<String> {

@@ -11,6 +11,7 @@ use crate::completion::Completion;
 use crate::encode::Encoder;
 use crate::folder::{Folder, Template};
 use crate::json::unescape;
+use crate::panics::contained;
 use crate::prompter::completion;
 use crate::template::{ChatTemplate, ContentFormat};
 use crate::{Body, Endpoint, LoadError, Refused, chat};
@@ -108,8 +109,8 @@ impl Exact {
         if body.endpoint() == Endpoint::ChatCompletions {
             let (number, template) = self.template(body)?;
             let format = self.content_format.unwrap_or(template.content_format());
-            let chat = cache.chat(body, (number, template), format, &self.named_tokens, &self.encoder);
-            if let Some(seen) = chat {
+            let chat = || Ok(cache.chat(body, (number, template), format, &self.named_tokens, &self.encoder));
+            if let Some(seen) = contained(Refused::Template, chat)? {
                 return Ok(Tokens::Seen(seen));
             }
         }

@@ -1,7 +1,18 @@
-//! What is said of a panic.
+//! What a panic ends, and what is said of it.
 
-use std::panic::{PanicHookInfo, set_hook};
+use std::panic::{AssertUnwindSafe, PanicHookInfo, catch_unwind, set_hook};
 use std::thread;
+
+use crate::Refused;
+
+/// Runs other people's code over a client's text: its panic is the refusal `otherwise`, and takes no serving thread with
+/// it.
+pub(crate) fn contained<T>(
+    otherwise: Refused,
+    run: impl FnOnce() -> Result<T, Refused>,
+) -> Result<T, Refused> {
+    catch_unwind(AssertUnwindSafe(run)).unwrap_or(Err(otherwise))
+}
 
 /// From here on `say` gets one line of each panic of the process, in the place of what the standard library prints.
 ///
@@ -18,4 +29,17 @@ fn line(panic: &PanicHookInfo<'_>) -> String {
         "warmroute: a panic{place} on the thread '{}'; report it as a bug",
         thread.name().unwrap_or_default()
     )
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_panic_is_a_refusal() {
+        let panics = || -> Result<(), Refused> { panic!("on purpose") };
+        assert_eq!(contained(Refused::Template, panics), Err(Refused::Template));
+        assert_eq!(contained(Refused::Template, || Err::<(), _>(Refused::Media)), Err(Refused::Media));
+        assert_eq!(contained(Refused::Template, || Ok(1)), Ok(1));
+    }
 }

@@ -9,6 +9,7 @@ use minijinja::syntax::SyntaxConfig;
 use minijinja::value::{Value, ValueKind};
 use minijinja::{AutoEscape, Environment, Error, ErrorKind, Output, State};
 
+use crate::panics::contained;
 use crate::python::{UNLIKE_PYTHON, odd_float, write_repr};
 use crate::{Refused, python};
 pub use format::ContentFormat;
@@ -109,11 +110,10 @@ impl ChatTemplate {
     /// # Errors
     /// [`Refused`] where the template raises, or uses what is not the same here as in Python.
     pub(crate) fn render(&self, context: Value) -> Result<String, Refused> {
-        let text = self
-            .environment
-            .get_template(NAME)
-            .and_then(|template| template.render(context))
-            .map_err(|error| refusal(&error))?;
+        let text = contained(Refused::Template, || {
+            let template = self.environment.get_template(NAME);
+            template.and_then(|template| template.render(context)).map_err(|error| refusal(&error))
+        })?;
         if text.contains(UNLIKE_PYTHON) { Err(Refused::Template) } else { Ok(text) }
     }
 }
