@@ -104,7 +104,7 @@ fn read(token: &Value, normalizes: bool) -> Option<Added<'_>> {
     Some(Added {
         id: u32::try_from(token.get("id")?.as_u64()?).ok()?,
         text: token.get("content")?.as_str()?,
-        plain: !(normalizes && flag("normalized")) && !flag("single_word"),
+        plain: !(flag("single_word") || normalizes && flag("normalized")),
     })
 }
 
