@@ -22,6 +22,7 @@ __all__ = [
     "Decision",
     "Explanation",
     "Lease",
+    "Mirror",
     "OptionSpec",
     "Prompter",
     "Proxy",
@@ -100,6 +101,7 @@ class Router:
         kv_blocks: int | None = None,
         block_size: int | None = None,
         models: Sequence[str] | None = None,
+        adapters: Sequence[str] | None = None,
         max_model_len: int | None = None,
         max_requests: int | None = None,
         dp_rank: int | None = None,
@@ -121,6 +123,7 @@ class Router:
         kv_blocks: int | None = None,
         block_size: int | None = None,
         models: Sequence[str] | None = None,
+        adapters: Sequence[str] | None = None,
         max_model_len: int | None = None,
         max_requests: int | None = None,
         dp_rank: int | None = None,
@@ -440,6 +443,41 @@ class WorkerView:
     def max_requests(self) -> int | None: ...
     @property
     def dp_rank(self) -> int | None: ...
+
+@final
+class Mirror:
+    """Keeps a router's index equal to one worker's KV cache, from the batches of events that it publishes.
+
+    A batch is its number as it is sent (8 bytes, big-endian) and its payload (MessagePack). Every method that
+    takes batches returns the number from which batches are missing and wanted, or `None`: ask the worker's
+    replay socket, feed `replayed`, then call `replay_ended`, or `replay_failed` where it does not answer.
+    `start` is the number that was asked for; an answer to an older question counts for nothing.
+    Thread-safe; the GIL is released. Raises `UnknownWorker` once the worker has left the router.
+    """
+
+    def __new__(cls, router: Router, worker: str) -> Mirror:
+        """Follow the worker of that name. Raises `UnknownWorker`."""
+
+    def catch_up(self) -> int | None:
+        """Ask for everything that can be had, because the worker may have published before."""
+
+    def take(self, batches: Sequence[tuple[bytes, bytes]]) -> int | None:
+        """Take batches as they are published. Numbers that are not 8 bytes are passed over."""
+
+    def replayed(self, start: int, batches: Sequence[tuple[bytes, bytes]]) -> int | None:
+        """Take batches that were asked for."""
+
+    def replay_ended(self, start: int) -> int | None:
+        """Everything that can be had has come; what is still missing is lost, and asked for again."""
+
+    def replay_failed(self, start: int) -> int | None:
+        """What was asked for cannot be had: what was confirmed counts as predicted from here on."""
+
+    def restarted(self) -> None:
+        """The worker is another process than before: its cache is empty and its numbers start again."""
+
+    def stats(self) -> dict[str, Any]:
+        """Counters since the start, and the blocks held; `fault` says what could not be read last."""
 
 @final
 class Prompter:

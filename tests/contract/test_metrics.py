@@ -3,7 +3,7 @@
 from typing import Any
 
 from warmroute.metrics import ROWS, Metrics, ModelRung, Snapshot
-from warmroute.native import Prompter, Proxy, Router
+from warmroute.native import Mirror, Prompter, Proxy, Router
 
 
 def test_every_metric_is_there_before_the_first_request() -> None:
@@ -17,6 +17,7 @@ def test_every_metric_is_there_before_the_first_request() -> None:
         approximate=True,
         draining=False,
         models=[ModelRung("m", "chats", "local", "verified")],
+        events={"w1": {**Mirror(router, "w1").stats(), "replays": 0, "catching_up": False, "age_s": 0.5}},
     )
     page = Metrics(lambda: snapshot).render().decode()
     for row in ROWS:

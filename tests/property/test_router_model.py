@@ -33,6 +33,7 @@ class Open:
 
     lease: warmroute.Lease
     worker: str
+    prompt: Prefix
     prefill: float
     prompt_tokens: int
     first_token: bool = False
@@ -41,24 +42,51 @@ class Open:
 
 @dataclass
 class Worker:
-    """Held prefixes, one for each block, from the least to the most recently used."""
+    """Held prefixes, one a block, from the least to the most recently used, with the moment of that."""
 
-    held: list[Prefix] = field(default_factory=list)
+    held: list[tuple[Prefix, int]] = field(default_factory=list)
+    # The moments at which replies filled blocks, one for each.
+    replies: list[int] = field(default_factory=list)
     draining: bool = False
+
+    def holds(self, prefix: Prefix) -> bool:
+        return any(prefix == held for held, _ in self.held)
 
     def overlap(self, prompt: Prefix) -> int:
         """Leading tokens held, in whole blocks and without the last token."""
         usable = (len(prompt) - 1) // BLOCK * BLOCK
         length = 0
-        while length < usable and prompt[: length + BLOCK] in self.held:
+        while length < usable and self.holds(prompt[: length + BLOCK]):
             length += BLOCK
         return length
 
-    def credit(self, prompt: Prefix) -> None:
+    def credit(self, prompt: Prefix, now: int) -> None:
         """Hold the prompt's blocks; what is over the capacity goes, the tails of old prompts first."""
-        blocks = [prompt[:end] for end in range(BLOCK, len(prompt) + 1, BLOCK)][:CAPACITY]
-        self.held = [block for block in self.held if block not in blocks] + blocks[::-1]
-        del self.held[: max(0, len(self.held) - CAPACITY)]
+        self.touch(blocks_of(prompt)[:CAPACITY], now)
+        self.evict()
+
+    def free(self, prompt: Prefix, output_tokens: int, known: bool, now: int) -> None:
+        """Use what is left of a prompt again, and hold the blocks that its reply filled."""
+        if known:
+            self.touch([block for block in blocks_of(prompt) if self.holds(block)], now)
+        filled = (len(prompt) + max(0, output_tokens - 1)) // BLOCK - len(prompt) // BLOCK
+        self.replies += [now] * min(filled, CAPACITY)
+        self.evict()
+
+    def touch(self, blocks: list[Prefix], now: int) -> None:
+        self.held = [entry for entry in self.held if entry[0] not in blocks]
+        self.held += [(block, now) for block in reversed(blocks)]
+
+    def evict(self) -> None:
+        while len(self.held) + len(self.replies) > CAPACITY:
+            if self.replies and (not self.held or self.replies[0] <= self.held[0][1]):
+                del self.replies[0]
+            else:
+                del self.held[0]
+
+
+def blocks_of(prompt: Prefix) -> list[Prefix]:
+    return [prompt[:end] for end in range(BLOCK, len(prompt) + 1, BLOCK)]
 
 
 def prompts() -> st.SearchStrategy[Prefix]:
@@ -81,6 +109,7 @@ class RouterMachine(RuleBasedStateMachine):
         self.router = warmroute.Router(block_size=BLOCK)
         self.workers: dict[str, Worker] = {}
         self.open: list[Open] = []
+        self.now = 0
         self.add("a")
 
     @rule(name=st.sampled_from(NAMES))
@@ -102,6 +131,7 @@ class RouterMachine(RuleBasedStateMachine):
             self.router.set_ready(name, False)
             self.router.set_ready(name, True)
             self.workers[name].held.clear()
+            self.workers[name].replies.clear()
 
     @precondition(lambda self: len(self.workers) > 1)
     @rule(name=st.sampled_from(NAMES))
@@ -123,11 +153,12 @@ class RouterMachine(RuleBasedStateMachine):
                 return None
             raise AssertionError("a fleet without a ready worker took a request")
         lease = self.router.route(tokens, max_tokens=10)
+        self.now += 1
         worker = self.workers[lease.worker]
         assert not worker.draining
         assert lease.overlap_tokens == worker.overlap(prompt)
-        request = Open(lease, lease.worker, self.prefill(prompt, worker), len(prompt))
-        worker.credit(prompt)
+        request = Open(lease, lease.worker, prompt, self.prefill(prompt, worker), len(prompt))
+        worker.credit(prompt, self.now)
         self.open.append(request)
         return request
 
@@ -135,6 +166,7 @@ class RouterMachine(RuleBasedStateMachine):
     def first_token(self, request: Open | None) -> None:
         if request is not None and request in self.open:
             request.lease.first_token()
+            self.now += 1
             request.first_token = True
 
     @rule(request=leases, tokens=st.integers(0, 40))
@@ -146,6 +178,10 @@ class RouterMachine(RuleBasedStateMachine):
     @rule(request=consumes(leases), outcome=st.sampled_from(("finished", "failed", "cancelled")))
     def close(self, request: Open | None, outcome: Literal["finished", "failed", "cancelled"]) -> None:
         if request is not None:
+            blocks = blocks_of(request.prompt)
+            known = bool(blocks) and any(worker.holds(blocks[-1]) for worker in self.workers.values())
+            if outcome == "finished" and blocks and request.worker:
+                self.workers[request.worker].free(request.prompt, request.output_tokens, known, self.now)
             assert request.lease.close(outcome)
             assert not request.lease.close(outcome)
             self.open.remove(request)

@@ -91,6 +91,27 @@ class FleetOptions:
     probe_failures: int = option(
         3, "Failed looks in a row after which a worker is down.", minimum=1, maximum=1_000
     )
+    kv_events: str = option(
+        "auto",
+        "Whether the workers' KV events are followed: `auto` does where a worker publishes them "
+        "(`--kv-events-config`), as its `/kv_event_sources` or its `[[worker]]` entry says.",
+        choices=("auto", "off"),
+    )
+    kv_replay_timeout_ms: int = option(
+        5_000,
+        "How long a worker's replay of KV events may stand still before it is given up.",
+        minimum=10,
+        maximum=600_000,
+        unit="ms",
+    )
+    warm_timeout_ms: int = option(
+        0,
+        "How long `/readyz` says no after the start while what workers hold is still asked for. 0 does not "
+        "wait.",
+        minimum=0,
+        maximum=DAY_MS,
+        unit="ms",
+    )
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -126,6 +147,17 @@ class WorkerOptions:
     )
     dp_rank: int | None = option(
         None, "The data-parallel rank, where one URL serves several.", minimum=0, maximum=65_535
+    )
+    kv_events_endpoint: str | None = option(
+        None,
+        "ZMQ endpoint of the worker's KV events, such as `tcp://10.0.0.1:5557`. With a star "
+        "(`tcp://*:5557`) it is bound here, and publishers connect to it.",
+    )
+    kv_events_replay_endpoint: str | None = option(
+        None, "ZMQ endpoint at which the worker replays KV events, such as `tcp://10.0.0.1:5558`."
+    )
+    kv_events_topic: str | None = option(
+        None, "Topic of the worker's KV events; needed where `kv_events_endpoint` is bound here."
     )
 
 

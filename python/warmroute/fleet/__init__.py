@@ -1,15 +1,19 @@
 """The fleet: which workers there are, whether they are up, what they serve. It pushes; nobody asks."""
 
 from warmroute.fleet.client import WorkerClient
+from warmroute.fleet.events import Events
 from warmroute.fleet.facts import Facts, Model
 from warmroute.fleet.fleet import Fleet, RouterPort, WorkerState
+from warmroute.fleet.follow import Follower
 from warmroute.fleet.trust import Trust
 from warmroute.fleet.verdict import State, Verdict
 from warmroute.fleet.verify import Verifier
 
 __all__ = [
+    "Events",
     "Facts",
     "Fleet",
+    "Follower",
     "Model",
     "RouterPort",
     "State",

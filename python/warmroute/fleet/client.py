@@ -10,7 +10,9 @@ import aiohttp
 
 from warmroute.config import WorkerOptions
 from warmroute.errors import WorkerError, WorkerReply, WorkerTimeout, WorkerUnreachable
+from warmroute.fleet.events import Source
 from warmroute.fleet.facts import Facts, Tokens, read_metrics, read_models, read_tokens
+from warmroute.fleet.sources import read_sources
 from warmroute.logs import get
 
 # vLLM's page is about 100 kB a model; a reply past this is not one.
@@ -59,6 +61,17 @@ class WorkerClient:
             log.once(worker.name, "metrics cannot be read", worker=worker.name, error=error)
             page = ""
         return read_metrics(page, models, worker.dp_rank)
+
+    async def event_sources(self, worker: WorkerOptions) -> dict[int, Source]:
+        """Ask where the worker's KV events are; a worker that knows no such path has none."""
+        try:
+            return read_sources(await self._get(worker, "/kv_event_sources"), worker.url)
+        except WorkerReply as error:
+            if error.status in (404, 405):
+                return {}
+            raise
+        except ValueError as error:
+            raise WorkerReply(str(error)) from None
 
     async def tokenize(self, worker: WorkerOptions, body: Mapping[str, Any]) -> Tokens:
         """Ask for the worker's own tokens of a prompt; raise `WorkerError` where they cannot be had."""

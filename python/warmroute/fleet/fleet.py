@@ -31,6 +31,7 @@ class RouterPort(Protocol):
         kv_blocks: int | None = None,
         block_size: int | None = None,
         models: Sequence[str] | None = None,
+        adapters: Sequence[str] | None = None,
         max_model_len: int | None = None,
         max_requests: int | None = None,
         dp_rank: int | None = None,
@@ -45,6 +46,7 @@ class RouterPort(Protocol):
         kv_blocks: int | None = None,
         block_size: int | None = None,
         models: Sequence[str] | None = None,
+        adapters: Sequence[str] | None = None,
         max_model_len: int | None = None,
         max_requests: int | None = None,
         dp_rank: int | None = None,
@@ -73,6 +75,22 @@ class VerifierPort(Protocol):
 
     async def verify(self, worker: WorkerOptions, models: Sequence[Model]) -> dict[str, Verdict]:
         """The verdict on each of the worker's models that has a tokenizer here."""
+
+
+class FollowerPort(Protocol):
+    """Whoever follows the workers' KV events; see `warmroute.fleet.follow.Follower`."""
+
+    async def learn(self, name: str, worker: WorkerOptions) -> list[int]:
+        """Follow a worker's events, and say which data-parallel ranks its URL serves."""
+
+    def came_up(self, name: str) -> None:
+        """The worker is taken in."""
+
+    def restarted(self, name: str) -> None:
+        """Another process has taken the worker's place."""
+
+    def forget(self, name: str) -> None:
+        """The worker has left."""
 
 
 @dataclass(slots=True)
@@ -104,11 +122,13 @@ class Fleet:
         block_size: int,
         verifier: VerifierPort | None = None,
         trust: Trust | None = None,
+        follower: FollowerPort | None = None,
         generator: random.Random | None = None,
     ) -> None:
         """Take where to push, how to look, the options, the router's block size in tokens.
 
-        Without a verifier and what its verdicts go to, no worker's tokens are compared with ours.
+        Without a verifier and what its verdicts go to, no worker's tokens are compared with ours; without a
+        follower no KV events are followed.
         """
         self._router = router
         self._client = client
@@ -116,6 +136,7 @@ class Fleet:
         self._block_size = block_size
         self._verifier = verifier
         self._trust = trust
+        self._follower = follower
         self._random = generator or random.Random()  # noqa: S311 - moves looks apart, decides nothing
         self._looks = asyncio.Semaphore(options.probe_concurrency)
         self._states: dict[str, WorkerState] = {}
@@ -135,6 +156,8 @@ class Fleet:
         await _stop([task])
         del self._states[name]
         self._distrust(name)
+        if self._follower is not None:
+            self._follower.forget(name)
         self._router.remove_worker(name)
 
     async def close(self) -> None:
@@ -177,6 +200,8 @@ class Fleet:
         state.error = ""
         if state.health.good():
             self._router.set_ready(state.name, True)
+            if self._follower is not None:
+                self._follower.came_up(state.name)
             log.info("worker is up", worker=state.name, url=state.options.url)
 
     def _failed(self, state: WorkerState, error: WorkerError) -> None:
@@ -197,14 +222,36 @@ class Fleet:
             log.info("worker was restarted; its cache is empty", worker=state.name)
             # What is not ready has lost its cache: the router forgets what the old process held.
             self._router.set_ready(state.name, False)
+            if self._follower is not None:
+                self._follower.restarted(state.name)
         same = was_up and not restarted and facts.started is not None and facts.models == state.facts.models
         state.facts, state.stale = facts, False
         if not same:
             # Before it is ready: a prompt must not be encoded in a way that its worker does not share.
             await self._verify(state)
+            await self._follow(state)
         if restarted:
             self._router.set_ready(state.name, True)
         self._warn(state, terms)
+
+    async def _follow(self, state: WorkerState) -> None:
+        if self._follower is None:
+            return
+        ranks = await self._follower.learn(state.name, state.options)
+        if len(ranks) > 1 and state.options.dp_rank is None:
+            self._split(state, ranks)
+
+    def _split(self, state: WorkerState, ranks: Sequence[int]) -> None:
+        """Make a worker of each data-parallel rank behind one URL: each has a KV cache of its own."""
+        first, *others = ranks
+        log.info("the URL serves several data-parallel ranks", worker=state.name, ranks=len(ranks))
+        options = state.options
+        state.options = replace(options, dp_rank=first)
+        self._router.update_worker(state.name, **_terms(state.options, state.facts, self._block_size))
+        for rank in others:
+            name = f"{state.name}@{rank}"
+            if name not in self._states:
+                self.add(replace(options, name=name, dp_rank=rank))
 
     async def _verify(self, state: WorkerState) -> None:
         if self._verifier is None or self._trust is None:
@@ -258,6 +305,7 @@ def _terms(options: WorkerOptions, facts: Facts, block_size: int) -> dict[str, A
         "kv_blocks": max(1, kv_blocks * own_size // block_size) if kv_blocks else None,
         "block_size": block_size,
         "models": options.models or tuple(model.id for model in facts.models),
+        "adapters": tuple(model.id for model in facts.models if model.parent),
         "max_model_len": options.max_model_len or facts.max_model_len,
         "max_requests": options.max_requests,
         "dp_rank": options.dp_rank,

@@ -32,6 +32,7 @@ class Snapshot:
     models: Sequence[ModelRung] = ()
     checks: Mapping[str, Any] = field(default_factory=dict)
     seen: Mapping[str, int] = field(default_factory=dict)
+    events: Mapping[str, Mapping[str, Any]] = field(default_factory=dict)
 
 
 @dataclass(frozen=True, slots=True)
@@ -54,7 +55,7 @@ class Row:
         if self.kind == "histogram":
             histogram = HistogramMetricFamily(self.name, self.doc, labels=self.labels)
             for labels, value in self.read(snapshot):
-                histogram.add_metric(labels, buckets=_buckets(value), sum_value=value["sum_seconds"])
+                histogram.add_metric(labels, buckets=_buckets(value), sum_value=value.get("sum_seconds"))
             return histogram
         family = CounterMetricFamily if self.kind == "counter" else GaugeMetricFamily
         metric = family(self.name, self.doc, labels=self.labels)

@@ -85,6 +85,27 @@ def _seen_by(**names: str) -> Callable[[Snapshot], Iterable[Sample]]:
     return lambda snapshot: [((label,), snapshot.seen.get(name, 0)) for label, name in names.items()]
 
 
+def _event(name: str) -> Callable[[Snapshot], Iterable[Sample]]:
+    return lambda snapshot: [((worker,), stats[name]) for worker, stats in snapshot.events.items()]
+
+
+def _event_age(snapshot: Snapshot) -> Iterable[Sample]:
+    ages = ((worker, stats["age_s"]) for worker, stats in snapshot.events.items())
+    return [((worker,), age) for worker, age in ages if age is not None]
+
+
+def _errors(snapshot: Snapshot) -> Iterable[Sample]:
+    workers = [worker["errors"] for worker in snapshot.router["workers"]]
+    counts = [sum(counts) for counts in zip(*workers, strict=True)]
+    bounds = snapshot.router["error_bounds"]
+    yield (), {"bounds": bounds, "counts": counts or [0] * (len(bounds) + 1)}
+
+
+def _lost(snapshot: Snapshot) -> Iterable[Sample]:
+    workers = snapshot.router["workers"]
+    return [((cause,), sum(worker["lost_tokens"][cause] for worker in workers)) for cause in LOSSES]
+
+
 def _gauge(name: str, doc: str, read: Callable[[Snapshot], Iterable[Sample]], *labels: str) -> Row:
     return Row(f"warmroute_{name}", "gauge", doc, read, labels)
 
@@ -98,6 +119,7 @@ def _histogram(name: str, doc: str, read: Callable[[Snapshot], Iterable[Sample]]
 
 
 REFUSALS = ("unknown_model", "prompt_too_long", "no_eligible_worker", "saturated")
+LOSSES = ("evicted", "never_stored", "chosen_for_load", "tokens_differ", "event_gap")
 OUTCOMES = ("finished", "failed", "cancelled", "abandoned")
 
 PROCESS = (
@@ -230,6 +252,57 @@ WORKERS = (
     ),
 )
 
+EVENTS = (
+    _gauge(
+        "worker_following",
+        "1 where the worker's KV events are applied as they come.",
+        _worker("following"),
+        "worker",
+    ),
+    _gauge(
+        "worker_suspect",
+        "1 where predictions were too high many times in a row; the log says what to change.",
+        _worker("suspect"),
+        "worker",
+    ),
+    _histogram(
+        "prediction_error_blocks",
+        "What workers report as cached less what was predicted, in blocks; -1 is one predicted too many.",
+        _errors,
+    ),
+    _counter(
+        "lost_tokens",
+        "Tokens that were predicted or held elsewhere and not cached, by cause.",
+        _lost,
+        "cause",
+    ),
+    _counter("kv_event_batches", "Batches of KV events that were applied.", _event("batches"), "worker"),
+    _counter("kv_event_replays", "Times that missing batches were asked for.", _event("replays"), "worker"),
+    _counter(
+        "kv_event_losses",
+        "Times that they could not be had: what was confirmed is a guess since.",
+        _event("losses"),
+        "worker",
+    ),
+    _counter(
+        "kv_event_restarts",
+        "Times that another process was found in the worker's place.",
+        _event("restarts"),
+        "worker",
+    ),
+    _counter("kv_event_faults", "Events that could not be read.", _event("faults"), "worker"),
+    _counter(
+        "kv_event_orphan_blocks",
+        "Blocks that could not be placed: the block before them is not known.",
+        _event("orphan_blocks"),
+        "worker",
+    ),
+    _gauge("kv_event_blocks", "Blocks that the worker holds, by its events.", _event("blocks"), "worker"),
+    _gauge("kv_event_bytes", "Memory for the worker's names of blocks.", _event("bytes"), "worker"),
+    _gauge("kv_event_catching_up", "1 while missing batches are asked for.", _event("catching_up"), "worker"),
+    _gauge("kv_event_age_seconds", "How long ago the last batch came.", _event_age, "worker"),
+)
+
 PROXY = (
     _counter("requests", "Requests that ended, by what was asked and how.", _requests, "kind", "ending"),
     _gauge("requests_open", "Requests that are being answered.", _proxy("requests_open")),
@@ -280,6 +353,7 @@ SECTIONS: tuple[tuple[str, tuple[Row, ...]], ...] = (
     ("Seen prompts", PROMPTS),
     ("Decisions", ROUTER),
     ("Workers", WORKERS),
+    ("KV events and truth", EVENTS),
     ("HTTP", PROXY),
 )
 ROWS: tuple[Row, ...] = tuple(row for _, rows in SECTIONS for row in rows)

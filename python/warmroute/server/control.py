@@ -41,13 +41,21 @@ class Control:
     """Answers one request at a time; the data plane may call it from several threads."""
 
     def __init__(
-        self, router: RouterPort, fleet: Fleet, trust: Trust, metrics: Metrics, explain: Answer
+        self,
+        router: RouterPort,
+        fleet: Fleet,
+        trust: Trust,
+        metrics: Metrics,
+        explain: Answer,
+        *,
+        warming: Callable[[], list[str]] = list,
     ) -> None:
-        """Take what is asked of, and what answers `/warmroute/v1/explain`."""
+        """Take what is asked of, what answers `/warmroute/v1/explain`, and who is waited for at the start."""
         self._router = router
         self._fleet = fleet
         self._trust = trust
         self._metrics = metrics
+        self._warming = warming
         self.draining = False
         self._paths: dict[str, tuple[str, Answer]] = {
             "/healthz": ("GET", self._healthz),
@@ -81,6 +89,8 @@ class Control:
             return text_reply("draining", 503)
         if not self._fleet.is_ready():
             return text_reply("no worker is up", 503)
+        if waiting := self._warming():
+            return text_reply(f"warming: the KV events of {len(waiting)} workers are replayed", 503)
         return text_reply("ready")
 
     def _scrape(self, _query: str, _body: bytes) -> Reply:

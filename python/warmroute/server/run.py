@@ -2,6 +2,8 @@
 
 import asyncio
 import signal
+import time
+from collections.abc import Callable
 from typing import Any
 
 import uvloop
@@ -16,14 +18,15 @@ from warmroute.config import (
 )
 from warmroute.config.tokenizers import KEY
 from warmroute.errors import ConfigError
-from warmroute.fleet import Fleet, Trust, Verifier, WorkerClient
+from warmroute.fleet import Events, Fleet, Follower, Trust, Verifier, WorkerClient
 from warmroute.logs import get
 from warmroute.metrics import Metrics, Snapshot
-from warmroute.native import Prompter, Proxy, Router, __version__
+from warmroute.native import Mirror, Prompter, Proxy, Router, __version__
 from warmroute.server.checks import Checks
 from warmroute.server.control import Control
 from warmroute.server.explain import Explain
 from warmroute.server.rungs import Rungs
+from warmroute.server.truth import Truth
 
 log = get("server")
 
@@ -47,6 +50,8 @@ async def _serve(config: Config) -> None:
         trust = Trust(prompter)
         verifier = Verifier(prompter, client, prompts.verify_timeout_ms / 1000)
         verifies = prompter.has_tokenizer and prompts.verify_timeout_ms > 0
+        events = Events(options.kv_replay_timeout_ms / 1000)
+        follower = Follower(events, client, lambda name: Mirror(router, name))
         fleet = Fleet(
             router,
             client,
@@ -54,9 +59,13 @@ async def _serve(config: Config) -> None:
             block_size=router.block_size,
             verifier=verifier if verifies else None,
             trust=trust,
+            follower=follower if options.kv_events == "auto" else None,
         )
-        server = _Server(router, prompter, fleet, trust, config)
-        watching = asyncio.create_task(server.checks.watch())
+        server = _Server(router, prompter, fleet, trust, follower=follower, config=config)
+        watching = [
+            asyncio.create_task(server.checks.watch()),
+            asyncio.create_task(Truth(lambda: router.stats()["workers"], follower.stats).watch()),
+        ]
         port = server.proxy.start()
         log.info("listening", host=listen.host, port=port, workers=len(config.workers), policy=router.policy)
         try:
@@ -65,9 +74,11 @@ async def _serve(config: Config) -> None:
             await signals.first.wait()
             await server.drain(listen.drain_timeout_ms / 1000, signals.second)
         finally:
-            watching.cancel()
+            for task in watching:
+                task.cancel()
             await fleet.close()
             server.proxy.stop()
+            events.close()
     log.info("ended")
 
 
@@ -116,15 +127,26 @@ class _Server:
     """The data plane with the control paths behind it."""
 
     def __init__(
-        self, router: Router, prompter: Prompter, fleet: Fleet, trust: Trust, config: Config
+        self,
+        router: Router,
+        prompter: Prompter,
+        fleet: Fleet,
+        trust: Trust,
+        *,
+        follower: Follower,
+        config: Config,
     ) -> None:
         self._router = router
+        self._follower = follower
         self._prompter = prompter
+        self._config = config
         self.checks = Checks(prompter)
         listen, options = config.view("listen", ListenOptions), config.section("proxy")
         self._rungs = Rungs(prompter, fleet, trust, options["worker_tokenize"])
         explain = Explain(router.explain, self._explain_body)
-        self._control = Control(router, fleet, trust, Metrics(self._snapshot), explain)
+        self._control = Control(
+            router, fleet, trust, Metrics(self._snapshot), explain, warming=self._warming()
+        )
         self.proxy = Proxy(
             router, prompter, host=listen.host, port=listen.port, control=self._control, **options
         )
@@ -133,6 +155,11 @@ class _Server:
         # As a request of this body is routed, as far as that can be said without asking a worker.
         told = self.proxy.worker_tokens(endpoint, body)
         return self._router.explain_body(self._prompter, endpoint, body, told)
+
+    def _warming(self) -> Callable[[], list[str]]:
+        """What says which workers' events are waited for before the router calls itself ready."""
+        until = time.monotonic() + self._config.view("fleet", FleetOptions).warm_timeout_ms / 1000
+        return lambda: self._follower.catching_up() if time.monotonic() < until else []
 
     def _snapshot(self) -> Snapshot:
         models = self._rungs.models()
@@ -146,6 +173,7 @@ class _Server:
             models=models,
             checks=self.checks.read(),
             seen=self._prompter.cache_stats(),
+            events=self._follower.stats(),
         )
 
     async def drain(self, timeout_s: float, cut: asyncio.Event) -> None:

@@ -83,6 +83,11 @@ impl BlockHasher {
         Chain { parent: self.root(space), seed: self.seed }
     }
 
+    /// Takes up the chain of a prompt after `block`.
+    pub fn after(&self, block: BlockHash) -> Chain {
+        Chain { parent: block.0, seed: self.seed }
+    }
+
     fn root(&self, space: &Namespace<'_>) -> u64 {
         let units = match space.units {
             Units::Tokens => 1,
@@ -127,6 +132,12 @@ impl Chain {
         }
         self.extend(rest, stride, out);
         carry.extend_from_slice(&rest[rest.len() - rest.len() % stride..]);
+    }
+
+    /// Tells the last block apart by what else it depends on than its bytes, and gives its hash then.
+    pub fn mix_in(&mut self, key: u64) -> BlockHash {
+        self.parent = mix(self.parent, key);
+        BlockHash(self.parent)
     }
 
     fn extend(&mut self, bytes: &[u8], stride: usize, out: &mut Vec<BlockHash>) {

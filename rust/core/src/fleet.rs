@@ -21,6 +21,8 @@ pub struct WorkerSpec {
     pub block_size: Option<u32>,
     /// Names of models that it serves, adapters included; empty while it has not told.
     pub models: Vec<String>,
+    /// Those of them that are LoRA adapters: their blocks are apart from the base model's.
+    pub adapters: Vec<String>,
     /// The longest context it takes, in tokens.
     pub max_model_len: Option<u32>,
     /// Requests it may have at once.

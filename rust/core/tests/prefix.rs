@@ -294,7 +294,7 @@ fn a_prompt_that_does_not_fit_is_cut() {
         index.predict(A, &blocks, at(0), NEVER);
         index.store(B, None, &blocks, at(1)).unwrap();
         index.check().unwrap();
-        assert!(index.bytes() <= max_bytes.max(200), "{} of {max_bytes} bytes", index.bytes());
+        assert!(index.bytes() <= max_bytes.max(1000), "{} of {max_bytes} bytes", index.bytes());
         let (held, _) = overlap(&index, B, &blocks, 2);
         let room = max_bytes.saturating_sub(5000);
         assert!(held as usize >= room / 30, "{held} blocks in {max_bytes} bytes");

@@ -18,10 +18,13 @@ const BLOCK: u32 = 4;
 const CAPACITY: usize = 24;
 const NAMES: [&str; 4] = ["a", "b", "c", "d"];
 
-/// A worker as the model sees it: held blocks from the least to the most recently used.
+/// A worker as the model sees it.
 #[derive(Default)]
 struct ModelWorker {
-    held: Vec<BlockHash>,
+    /// From the least to the most recently used, with the moment of that.
+    held: Vec<(BlockHash, Time)>,
+    /// Moments at which replies filled blocks, one for each block, ascending.
+    replies: Vec<Time>,
     down: bool,
     draining: bool,
     /// Requests in a row that got no reply.
@@ -31,7 +34,7 @@ struct ModelWorker {
 
 impl ModelWorker {
     fn overlap_blocks(&self, blocks: &[BlockHash]) -> usize {
-        let held: HashSet<_> = self.held.iter().collect();
+        let held: HashSet<_> = self.held.iter().map(|(block, _)| block).collect();
         blocks.iter().take_while(|block| held.contains(block)).count()
     }
 
@@ -49,11 +52,33 @@ impl ModelWorker {
     }
 
     /// The engine frees a prompt's blocks tail first, so the tail is the first to go.
-    fn credit(&mut self, blocks: &[BlockHash]) {
+    fn credit(&mut self, blocks: &[BlockHash], now: Time) {
         let blocks = &blocks[..blocks.len().min(CAPACITY)];
-        self.held.retain(|block| !blocks.contains(block));
-        self.held.extend(blocks.iter().rev());
-        self.held.drain(..self.held.len().saturating_sub(CAPACITY));
+        self.held.retain(|(block, _)| !blocks.contains(block));
+        self.held.extend(blocks.iter().rev().map(|block| (*block, now)));
+        self.evict();
+    }
+
+    /// A reply of `filled` blocks came; the prompt's blocks that are left are the ones used last.
+    fn free(&mut self, blocks: &[BlockHash], filled: usize, known: bool, now: Time) {
+        if known {
+            let left: Vec<_> =
+                blocks.iter().filter(|block| self.held.iter().any(|(held, _)| held == *block)).collect();
+            self.held.retain(|(block, _)| !left.contains(&block));
+            self.held.extend(left.into_iter().rev().map(|block| (*block, now)));
+        }
+        self.replies.extend(vec![now; filled.min(CAPACITY)]);
+        self.evict();
+    }
+
+    fn evict(&mut self) {
+        while self.held.len() + self.replies.len() > CAPACITY {
+            match (self.replies.first(), self.held.first()) {
+                (Some(reply), Some((_, used))) if reply > used => drop(self.held.remove(0)),
+                (Some(_), _) => drop(self.replies.remove(0)),
+                (None, _) => drop(self.held.remove(0)),
+            }
+        }
     }
 }
 
@@ -61,6 +86,7 @@ struct OpenRequest {
     worker: String,
     reservation: Reservation,
     decision: Decision,
+    blocks: Vec<BlockHash>,
     first_token: bool,
     output_tokens: u32,
 }
@@ -72,6 +98,12 @@ struct Model {
 }
 
 impl Model {
+    /// Any worker holds the block: the router finds the prompt that ends with it.
+    fn knows(&self, block: Option<&BlockHash>) -> bool {
+        let mut held = self.workers.values().flat_map(|worker| &worker.held);
+        held.any(|(held, _)| Some(held) == block)
+    }
+
     fn active(&self, worker: &str) -> Vec<&OpenRequest> {
         self.open.iter().filter(|request| request.worker == worker).collect()
     }
@@ -165,6 +197,7 @@ impl Run {
                     worker.down = matches!(op, Op::Down(_));
                     if worker.down {
                         worker.held.clear();
+                        worker.replies.clear();
                     }
                     self.router.set_ready(NAMES[i], !worker.down).unwrap();
                 }
@@ -188,16 +221,26 @@ impl Run {
                     request.output_tokens = request.output_tokens.max(output_tokens);
                 }
             }
-            Op::Close(i, outcome) => {
-                if !self.model.open.is_empty() {
-                    let request = self.model.open.swap_remove(i % self.model.open.len());
-                    if let Some(worker) = self.model.workers.get_mut(&request.worker) {
-                        worker.ended(outcome, request.first_token, self.told);
-                    }
-                    self.router.close(request.reservation, "", outcome);
-                }
+            Op::Close(i, outcome) => self.close(i, outcome),
+        }
+    }
+
+    fn close(&mut self, i: usize, outcome: Outcome) {
+        if self.model.open.is_empty() {
+            return;
+        }
+        let request = self.model.open.swap_remove(i % self.model.open.len());
+        let known = self.model.knows(request.blocks.last());
+        if let Some(worker) = self.model.workers.get_mut(&request.worker) {
+            worker.ended(outcome, request.first_token, self.told);
+            if outcome == Outcome::Finished && !request.blocks.is_empty() {
+                let prompt = request.decision.prompt_tokens;
+                let computed = prompt + request.output_tokens.saturating_sub(1);
+                let filled = computed / BLOCK - prompt / BLOCK;
+                worker.free(&request.blocks, filled as usize, known, self.told);
             }
         }
+        self.router.close(request.reservation, "", outcome);
     }
 
     fn route(&mut self, ids: &[u8]) {
@@ -220,9 +263,9 @@ impl Run {
         };
         self.routed += 1;
         let name = decision.worker.spec.name.clone();
-        self.model.workers.get_mut(&name).unwrap().credit(&blocks);
+        self.model.workers.get_mut(&name).unwrap().credit(&blocks, self.now);
         let request =
-            OpenRequest { worker: name, reservation, decision, first_token: false, output_tokens: 0 };
+            OpenRequest { worker: name, reservation, decision, blocks, first_token: false, output_tokens: 0 };
         self.model.open.push(request);
     }
 

@@ -5,7 +5,7 @@ use std::time::Instant;
 
 use bytes::Bytes;
 use http::HeaderMap;
-use warmroute_core::block::{BlockHash, Namespace};
+use warmroute_core::block::BlockHash;
 use warmroute_core::ids::WorkerId;
 use warmroute_core::load::ledger::Outcome;
 use warmroute_core::router::{Decision, Lease, RouteRequest, SharedRouter};
@@ -57,6 +57,7 @@ pub(crate) struct Routed {
 }
 
 /// How far a decision is.
+#[expect(clippy::large_enum_variant, reason = "it lives on the stack for a moment, once a request")]
 enum Step {
     Routed(Routed),
     /// A worker is worth asking for the tokens, which cannot be had here for that reason.
@@ -191,11 +192,7 @@ impl<'a> Question<'a> {
         blocks: &mut Vec<BlockHash>,
     ) -> Result<Routed, Refusal> {
         let (user, salt) = (body.user(), body.cache_salt());
-        let space = Namespace {
-            model: body.model().unwrap_or_default(),
-            salt: salt.as_deref().unwrap_or_default(),
-            ..Namespace::default()
-        };
+        let space = self.router.namespace(body.model(), salt.as_deref().unwrap_or_default());
         blocks.clear();
         prompt.hash_into(self.router.hasher(), &space, blocks);
         let request = RouteRequest {

@@ -4,6 +4,7 @@ mod count;
 mod decision;
 mod errors;
 mod lease;
+mod mirror;
 mod options;
 mod prompter;
 mod proxy;
@@ -34,6 +35,7 @@ fn _core(module: &Bound<'_, PyModule>) -> PyResult<()> {
     module.add_class::<options::PyOptionSpec>()?;
     module.add_class::<router::PyRouter>()?;
     module.add_class::<lease::PyLease>()?;
+    module.add_class::<mirror::PyMirror>()?;
     module.add_class::<decision::PyDecision>()?;
     module.add_class::<decision::PyExplanation>()?;
     module.add_class::<decision::PyCandidate>()?;

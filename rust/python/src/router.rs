@@ -4,7 +4,6 @@ use std::time::Instant;
 
 use pyo3::prelude::*;
 use pyo3::types::PyDict;
-use warmroute_core::block::Namespace;
 use warmroute_core::config::RouterConfig;
 use warmroute_core::error::FleetError;
 use warmroute_core::fleet::WorkerSpec;
@@ -52,12 +51,10 @@ impl PyRouter {
         answer: impl FnOnce(&RouteRequest<'_>) -> T + Send,
     ) -> PyResult<T> {
         let py = tokens.py();
-        let space = Namespace {
-            model: asked.model.unwrap_or(""),
-            lora: asked.lora,
-            salt: asked.cache_salt,
-            ..Namespace::default()
-        };
+        let mut space = self.router.namespace(asked.model, asked.cache_salt);
+        if !asked.lora.is_empty() {
+            space.lora = asked.lora;
+        }
         let Hashed { blocks, tokens: prompt_tokens } = tokens::hash(tokens, self.router.hasher(), &space)?;
         let avoid = self.ids(py, asked.avoid.as_deref().unwrap_or_default())?;
         let request = RouteRequest {
@@ -119,7 +116,7 @@ impl PyRouter {
 
     #[pyo3(signature = (
         name, *, url = "", kv_blocks = None, block_size = None, models = None,
-        max_model_len = None, max_requests = None, dp_rank = None
+        adapters = None, max_model_len = None, max_requests = None, dp_rank = None
     ))]
     #[expect(clippy::too_many_arguments, reason = "keyword arguments of the Python method")]
     fn add_worker(
@@ -130,6 +127,7 @@ impl PyRouter {
         kv_blocks: Option<Count>,
         block_size: Option<Count>,
         models: Option<Vec<String>>,
+        adapters: Option<Vec<String>>,
         max_model_len: Option<Count>,
         max_requests: Option<Count>,
         dp_rank: Option<Count>,
@@ -141,6 +139,7 @@ impl PyRouter {
             kv_blocks: count::get(kv_blocks),
             block_size: count::get(block_size),
             models,
+            adapters: adapters.unwrap_or_default(),
             max_model_len: count::get(max_model_len),
             max_requests: count::get(max_requests),
             dp_rank: count::get(dp_rank),
@@ -150,7 +149,7 @@ impl PyRouter {
 
     #[pyo3(signature = (
         name, *, url = "", kv_blocks = None, block_size = None, models = None,
-        max_model_len = None, max_requests = None, dp_rank = None
+        adapters = None, max_model_len = None, max_requests = None, dp_rank = None
     ))]
     #[expect(clippy::too_many_arguments, reason = "keyword arguments of the Python method")]
     fn update_worker(
@@ -161,6 +160,7 @@ impl PyRouter {
         kv_blocks: Option<Count>,
         block_size: Option<Count>,
         models: Option<Vec<String>>,
+        adapters: Option<Vec<String>>,
         max_model_len: Option<Count>,
         max_requests: Option<Count>,
         dp_rank: Option<Count>,
@@ -172,6 +172,7 @@ impl PyRouter {
             kv_blocks: count::get(kv_blocks),
             block_size: count::get(block_size),
             models,
+            adapters: adapters.unwrap_or_default(),
             max_model_len: count::get(max_model_len),
             max_requests: count::get(max_requests),
             dp_rank: count::get(dp_rank),
@@ -292,11 +293,7 @@ impl PyRouter {
                 _ => prompt,
             };
             let (user, salt) = (body.user(), body.cache_salt());
-            let space = Namespace {
-                model: body.model().unwrap_or_default(),
-                salt: salt.as_deref().unwrap_or_default(),
-                ..Namespace::default()
-            };
+            let space = self.router.namespace(body.model(), salt.as_deref().unwrap_or_default());
             let mut blocks = Vec::new();
             prompt.hash_into(self.router.hasher(), &space, &mut blocks);
             let request = RouteRequest {

@@ -3,7 +3,7 @@
 use pyo3::prelude::*;
 use pyo3::types::PyDict;
 use warmroute_core::prefix::IndexStats;
-use warmroute_core::router::{Stats, WorkerStats};
+use warmroute_core::router::{ERROR_BUCKETS, Loss, Stats, WorkerStats};
 use warmroute_core::select::Reason;
 
 /// Fills a dictionary with fields of a struct, each under its own name.
@@ -26,6 +26,7 @@ pub(crate) fn router<'py>(py: Python<'py>, stats: &Stats) -> PyResult<Bound<'py,
         decisions.set_item(reason.name(), count)?;
     }
     dict.set_item("decisions", decisions)?;
+    dict.set_item("error_bounds", &ERROR_BUCKETS[..ERROR_BUCKETS.len() - 1])?;
     dict.set_item("index", index(py, &stats.index)?)?;
     let workers = stats.workers.iter().map(|stats| worker(py, stats));
     dict.set_item("workers", workers.collect::<PyResult<Vec<_>>>()?)?;
@@ -35,8 +36,15 @@ pub(crate) fn router<'py>(py: Python<'py>, stats: &Stats) -> PyResult<Bound<'py,
 fn worker<'py>(py: Python<'py>, stats: &WorkerStats) -> PyResult<Bound<'py, PyDict>> {
     let dict = fields!(py, stats;
         name, requests, prefilling, queued_tokens, context_tokens, active_blocks, wait_seconds, ttft_scale,
-        confirmed_blocks, predicted_blocks);
+        confirmed_blocks, predicted_blocks, following);
     dict.set_item("state", stats.state.name())?;
+    dict.set_item("suspect", stats.truth.is_suspect())?;
+    dict.set_item("errors", stats.truth.errors)?;
+    let lost = PyDict::new(py);
+    for (loss, tokens) in Loss::ALL.iter().zip(stats.truth.lost_tokens) {
+        lost.set_item(loss.name(), tokens)?;
+    }
+    dict.set_item("lost_tokens", lost)?;
     Ok(dict)
 }
 

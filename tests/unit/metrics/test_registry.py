@@ -4,7 +4,7 @@ import pytest
 from prometheus_client.parser import text_string_to_metric_families
 
 from warmroute.metrics import ROWS, Metrics, ModelRung, Row, Snapshot
-from warmroute.metrics.table import MODELS
+from warmroute.metrics.table import LOSSES, MODELS
 
 WORKER = {
     "name": "w1",
@@ -18,8 +18,13 @@ WORKER = {
     "ttft_scale": 1.5,
     "confirmed_blocks": 10,
     "predicted_blocks": 20,
+    "following": True,
+    "suspect": False,
+    "errors": [0, 3, 5],
+    "lost_tokens": {**dict.fromkeys(LOSSES, 0), "evicted": 7},
 }
 ROUTER: dict[str, Any] = {
+    "error_bounds": [-1, 0],
     "decisions": {"warm": 7, "cold": 0},
     "prompt_tokens": 1000,
     "overlap_tokens": 900,
@@ -130,6 +135,10 @@ def test_the_page_says_what_the_router_counts() -> None:
     assert page["warmroute_prompt_cache_text_bytes_total", "hit"] == 800
     assert page["warmroute_prompt_cache_body_bytes_total", "miss"] == 100
     assert page["warmroute_chats_rendered_in_full_total", "template"] == 2
+    assert page["warmroute_lost_tokens_total", "evicted"] == 14
+    assert page["warmroute_prediction_error_blocks_bucket", "-1.0"] == 0
+    assert page["warmroute_prediction_error_blocks_bucket", "0.0"] == 6
+    assert page["warmroute_prediction_error_blocks_bucket", "+Inf"] == 16
 
 
 def test_rungs_are_told_of_a_bounded_number_of_models() -> None:

@@ -61,6 +61,19 @@ pub struct Booking<'a> {
     pub copy_of: Option<u64>,
 }
 
+/// A request that has ended.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Ended {
+    /// Where it was.
+    pub worker: WorkerId,
+    /// Tokens of its prompt and its reply.
+    pub context_tokens: u64,
+    /// Tokens of its reply, as far as they were reported.
+    pub output_tokens: u32,
+    /// The prompt's last full block.
+    pub last_block: Option<BlockHash>,
+}
+
 /// The load of one worker, as sums over its open reservations.
 #[derive(Debug, Default)]
 pub struct Load {
@@ -146,6 +159,7 @@ struct Entry {
     prefill: Option<Prefill>,
     context_tokens: u64,
     output_tokens: u32,
+    last_block: Option<BlockHash>,
     used: Used,
 }
 
@@ -235,6 +249,7 @@ impl Ledger {
             prefill: Some(prefill),
             context_tokens,
             output_tokens: 0,
+            last_block: booking.blocks.last().copied(),
             used,
         })
     }
@@ -265,15 +280,15 @@ impl Ledger {
         }
     }
 
-    /// Gives the load back, and says how many output tokens were reported.
+    /// Gives the load back, and says what has ended; nothing where the reservation was closed before.
     ///
     /// A worker that cannot be reached several times in a row is left alone for a while.
-    pub fn close(&mut self, reservation: Reservation, outcome: Outcome, now: Time) -> u32 {
-        let Some(place) = self.places.get_mut(reservation.index as usize) else { return 0 };
+    pub fn close(&mut self, reservation: Reservation, outcome: Outcome, now: Time) -> Option<Ended> {
+        let place = self.places.get_mut(reservation.index as usize)?;
         if place.generation != reservation.generation {
-            return 0;
+            return None;
         }
-        let Some(entry) = place.entry.take() else { return 0 };
+        let entry = place.entry.take()?;
         place.generation = place.generation.wrapping_add(1);
         self.free.push(reservation.index);
         if let Some(prefill) = entry.prefill {
@@ -290,7 +305,8 @@ impl Ledger {
                 _ => {}
             }
         }
-        entry.output_tokens
+        let Entry { worker, context_tokens, output_tokens, last_block, .. } = entry;
+        Some(Ended { worker, context_tokens, output_tokens, last_block })
     }
 
     fn release_prefill(&mut self, worker: WorkerId, prefill: &Prefill) {

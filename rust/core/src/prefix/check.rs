@@ -168,7 +168,9 @@ impl PrefixIndex {
             let Some(worker) = self.worker(slot) else { continue };
             let sum = sums.get(&slot.0).copied().unwrap_or_default();
             ensure!((worker.confirmed, worker.predicted) == sum, "worker {slot:?} holds {sum:?}: {worker:?}");
-            let within = worker.capacity.is_none_or(|capacity| worker.predicted <= capacity as usize);
+            let within = worker
+                .capacity
+                .is_none_or(|capacity| worker.predicted + worker.ballast.blocks() <= capacity as usize);
             ensure!(within, "worker {slot:?} is over its capacity: {worker:?}");
             totals = (totals.0 + sum.0, totals.1 + sum.1);
             for list in [List::Predicted, List::Confirmed] {

@@ -11,6 +11,8 @@ pub(super) enum Mark {
     Confirmed,
     /// Until then.
     Predicted(Time),
+    /// Until then, where it is predicted already.
+    Refreshed(Time),
 }
 
 impl PrefixIndex {
@@ -28,6 +30,10 @@ impl PrefixIndex {
             left -= to - from;
             let (upper, lower) = match mark {
                 Mark::Confirmed => self.confirm(id, worker, from, to, deepest),
+                Mark::Refreshed(expires) => {
+                    let held = self.span(id, worker).held;
+                    self.assume(id, worker, to.min(held), expires, deepest)
+                }
                 Mark::Predicted(expires) => self.assume(id, worker, to, expires, deepest),
             };
             if id == deepest {

@@ -11,6 +11,7 @@
 //!
 //! Everything is bounded by one budget of bytes. See `docs/adr/0001-prefix-index.md`.
 
+mod ballast;
 mod budget;
 mod check;
 mod expire;

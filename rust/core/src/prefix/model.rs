@@ -51,6 +51,20 @@ enum Operation {
         worker: u32,
         capacity: Option<u32>,
     },
+    Occupy {
+        worker: u32,
+        blocks: u32,
+        lifetime: u64,
+    },
+    DropUntil {
+        worker: u32,
+        until: u64,
+    },
+    Refresh {
+        worker: u32,
+        path: Path,
+        lifetime: u64,
+    },
     Expire {
         nodes: usize,
     },
@@ -84,6 +98,9 @@ fn operation(capacities: bool) -> impl Strategy<Value = Operation> {
         1 => (worker(), capacity()).prop_map(|(worker, capacity)| AddWorker { worker, capacity }),
         1 => worker().prop_map(|worker| RemoveWorker { worker }),
         1 => (worker(), capacity()).prop_map(|(worker, capacity)| SetCapacity { worker, capacity }),
+        1 => (worker(), 0_u32..9, 0_u64..30).prop_map(|(worker, blocks, lifetime)| Occupy { worker, blocks, lifetime }),
+        1 => (worker(), 0_u64..20).prop_map(|(worker, until)| DropUntil { worker, until }),
+        3 => (worker(), path(), 0_u64..30).prop_map(|(worker, path, lifetime)| Refresh { worker, path, lifetime }),
         2 => (0_usize..100).prop_map(|nodes| Expire { nodes }),
         2 => (0_u64..10).prop_map(|time| Wait { time }),
     ]
@@ -152,6 +169,17 @@ impl Pair {
                     assert!(reference.remove(worker, &path[..len]));
                 }
             }
+            Expire { nodes } => self.expire(nodes),
+            Wait { time } => self.now += time,
+            _ => self.apply_to_worker(operation),
+        }
+    }
+
+    /// Applies an operation on all that one worker holds.
+    fn apply_to_worker(&mut self, operation: &Operation) {
+        use Operation::*;
+        let (now, index, reference) = (self.time(0), &mut self.index, &mut self.reference);
+        match *operation {
             Clear { worker } => {
                 index.clear_worker(Slot(worker));
                 reference.clear(worker);
@@ -174,11 +202,30 @@ impl Pair {
                 index.set_capacity(Slot(worker), capacity);
                 if let Some(known) = reference.workers.get_mut(&worker) {
                     *known = capacity;
+                    if capacity.is_none() {
+                        reference.ballast.remove(&worker);
+                    }
                     reference.enforce_capacity(worker);
                 }
             }
-            Expire { nodes } => self.expire(nodes),
-            Wait { time } => self.now += time,
+            Occupy { worker, blocks, lifetime } => {
+                let expires = (self.now + lifetime) / 8 * 8;
+                index.occupy(Slot(worker), blocks, Time::from_nanos(expires));
+                reference.occupy(worker, blocks as usize, expires);
+            }
+            DropUntil { worker, until } => {
+                index.drop_predictions_until(Slot(worker), Time::from_nanos(self.now + until));
+                reference.drop_until(worker, self.now + until);
+            }
+            Refresh { worker, ref path, lifetime } => {
+                let expires = (self.now + lifetime) / 8 * 8;
+                let known = index.find(hash(path)).is_some();
+                index.refresh(Slot(worker), hash(path), now, Time::from_nanos(expires));
+                if known && expires > self.now {
+                    reference.refresh(worker, path, expires);
+                }
+            }
+            _ => unreachable!("{operation:?} is on blocks"),
         }
     }
 
@@ -256,6 +303,7 @@ impl Pair {
                 (count.0 as u64, count.1 as u64),
                 "blocks of worker {worker}"
             );
+            assert_eq!(self.index.occupied(Slot(worker)), self.reference.occupied(worker) as u64);
             pairs += count.0 + count.1;
         }
         assert_eq!(self.index.stats().pairs, pairs);
@@ -322,8 +370,44 @@ proptest! {
     }
 
     #[test]
+    fn demotion_keeps_overlaps_and_confirms_nothing(operations in prop::collection::vec(operation(false), 1..80)) {
+        let mut pair = Pair::new(1 << 20, [None; 3], None);
+        operations.iter().for_each(|operation| pair.apply(operation));
+        let now = pair.time(0);
+        let overlaps = |pair: &Pair, at| {
+            let of = |prompt: &Path| {
+                let mut overlaps = Overlaps::new();
+                pair.index.lookup(&hashes(prompt), at, &mut overlaps);
+                (0..WORKERS).map(|worker| overlaps.get(Slot(worker)).blocks).collect::<Vec<_>>()
+            };
+            pair.prompts.iter().map(of).collect::<Vec<_>>()
+        };
+        let before = overlaps(&pair, now);
+        let expires = pair.time(1_000_000);
+        (0..WORKERS).for_each(|worker| pair.index.demote(Slot(worker), now, expires));
+        prop_assert_eq!(overlaps(&pair, now), before);
+        prop_assert_eq!(pair.index.stats().confirmed, 0);
+        check(pair.index.check());
+        pair.index.expire(now, usize::MAX);
+        check(pair.index.check_trimmed());
+        pair.index.expire(expires, usize::MAX);
+        prop_assert_eq!(pair.index.stats().pairs, 0);
+    }
+
+    #[test]
+    fn a_demoted_worker_keeps_what_was_used_last(capacity in 0_u32..40, operations in prop::collection::vec(operation(false), 1..80)) {
+        let mut pair = Pair::new(1 << 20, [None; 3], None);
+        operations.iter().for_each(|operation| pair.apply(operation));
+        pair.index.set_capacity(Slot(0), Some(capacity));
+        let (now, expires) = (pair.time(0), pair.time(1_000_000));
+        pair.index.demote(Slot(0), now, expires);
+        prop_assert!(pair.index.blocks(Slot(0)).1 <= u64::from(capacity));
+        check(pair.index.check());
+    }
+
+    #[test]
     fn a_small_budget_only_forgets(
-        max_bytes in 600_usize..16_000,
+        max_bytes in 2_500_usize..18_000,
         operations in prop::collection::vec(operation(false), 1..160),
     ) {
         let mut pair = Pair::new(max_bytes, [None; 3], None);

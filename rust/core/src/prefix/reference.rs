@@ -39,6 +39,8 @@ pub(super) struct Reference {
     pub(super) workers: BTreeMap<u32, Option<u32>>,
     pub(super) fault: Option<Fault>,
     pub(super) predictions: usize,
+    /// By worker, blocks that no prompt names: until when they live, and how many, oldest first.
+    pub(super) ballast: BTreeMap<u32, Vec<(u64, usize)>>,
 }
 
 /// The chained hash of a prefix.
@@ -87,6 +89,7 @@ impl Reference {
 
     pub(super) fn clear(&mut self, worker: u32) {
         self.held.retain(|(holder, _), _| *holder != worker);
+        self.ballast.remove(&worker);
     }
 
     pub(super) fn drop_predictions(&mut self, worker: u32) {
@@ -129,19 +132,69 @@ impl Reference {
 
     pub(super) fn enforce_capacity(&mut self, worker: u32) {
         let Some(Some(capacity)) = self.workers.get(&worker).copied() else { return };
-        while self.count(worker).1 > capacity as usize {
-            let age = |(key, state): (&(u32, Path), &State)| match *state {
-                State::Predicted { touched, .. } if key.0 == worker => {
-                    Some((touched, key.1.len(), key.clone()))
-                }
-                _ => None,
-            };
-            let predicted = self.held.iter().filter_map(age);
-            let first = self.fault == Some(Fault::CapacityTakesFirstBlocks);
-            let order =
-                |&(touched, depth, _): &(usize, usize, _)| (touched, if first { depth } else { 99 - depth });
-            let Some((_, _, key)) = predicted.min_by_key(order) else { return };
+        while self.count(worker).1 + self.occupied(worker) > capacity as usize {
+            let oldest = self.oldest(worker);
+            let expires = oldest.as_ref().map(|(expires, _)| *expires);
+            let ballast = self.ballast.entry(worker).or_default();
+            if ballast.first().is_some_and(|(until, _)| expires.is_none_or(|expires| *until <= expires)) {
+                ballast[0].1 -= 1;
+                ballast.retain(|(_, blocks)| *blocks > 0);
+            } else if let Some((_, key)) = oldest {
+                self.held.remove(&key);
+            }
+        }
+    }
+
+    /// The block that the capacity takes first, and until when it is predicted.
+    fn oldest(&self, worker: u32) -> Option<(u64, (u32, Path))> {
+        let age = |(key, state): (&(u32, Path), &State)| match *state {
+            State::Predicted { touched, expires } if key.0 == worker => {
+                Some((touched, key.1.len(), expires, key.clone()))
+            }
+            _ => None,
+        };
+        let first = self.fault == Some(Fault::CapacityTakesFirstBlocks);
+        let order = |&(touched, depth, ..): &(usize, usize, u64, _)| {
+            (touched, if first { depth } else { 99 - depth })
+        };
+        let oldest = self.held.iter().filter_map(age).min_by_key(order);
+        oldest.map(|(_, _, expires, key)| (expires, key))
+    }
+
+    pub(super) fn occupied(&self, worker: u32) -> usize {
+        self.ballast.get(&worker).map_or(0, |ballast| ballast.iter().map(|(_, blocks)| blocks).sum())
+    }
+
+    pub(super) fn occupy(&mut self, worker: u32, blocks: usize, expires: u64) {
+        let capacity = self.workers.get(&worker).copied().flatten().unwrap_or(0);
+        let blocks = blocks.min(capacity as usize);
+        if blocks > 0 {
+            self.ballast.entry(worker).or_default().push((expires, blocks));
+            self.enforce_capacity(worker);
+        }
+    }
+
+    pub(super) fn drop_until(&mut self, worker: u32, until: u64) {
+        while let Some((expires, key)) = self.oldest(worker)
+            && expires <= until
+        {
             self.held.remove(&key);
+        }
+        let ballast = self.ballast.entry(worker).or_default();
+        while ballast.first().is_some_and(|(expires, _)| *expires <= until) {
+            ballast.remove(0);
+        }
+    }
+
+    pub(super) fn refresh(&mut self, worker: u32, path: &[u8], lives_until: u64) {
+        self.predictions += 1;
+        for len in 1..=path.len() {
+            if let Some(State::Predicted { expires, touched }) =
+                self.held.get_mut(&(worker, path[..len].to_vec()))
+            {
+                *expires = lives_until.max(*expires);
+                *touched = self.predictions;
+            }
         }
     }
 

@@ -1,7 +1,13 @@
 //! The workers: their capacity, and what they hold in all.
 
+use std::cmp::Reverse;
+
 use super::PrefixIndex;
+use super::ballast::Ballast;
+use super::mark::Mark;
 use super::node::{List, NIL, Span};
+use super::walk::Reach;
+use crate::block::BlockHash;
 use crate::ids::Slot;
 use crate::time::Time;
 
@@ -11,13 +17,14 @@ pub(super) struct Worker {
     pub(super) capacity: Option<u32>,
     pub(super) confirmed: usize,
     pub(super) predicted: usize,
+    pub(super) ballast: Ballast,
     /// By [`List`]: the oldest and the newest entry, as nodes.
     pub(super) lists: [[u32; 2]; 2],
 }
 
 impl PrefixIndex {
     /// Makes `slot` known, holding nothing. `capacity_blocks` is the worker's KV cache in blocks: no more
-    /// than that is predicted for it. A slot in use is cleared. Every slot up to the highest takes a few bytes.
+    /// than that is predicted for it. A slot in use is cleared. Every slot up to the highest takes a few hundred bytes.
     pub fn add_worker(&mut self, slot: Slot, capacity_blocks: Option<u32>) {
         self.remove_worker(slot);
         if self.workers.len() <= slot.index() {
@@ -25,8 +32,13 @@ impl PrefixIndex {
             self.workers.resize(slot.index() + 1, None);
         }
         let lists = [[NIL; 2]; 2];
-        self.workers[slot.index()] =
-            Some(Worker { capacity: capacity_blocks, confirmed: 0, predicted: 0, lists });
+        self.workers[slot.index()] = Some(Worker {
+            capacity: capacity_blocks,
+            confirmed: 0,
+            predicted: 0,
+            ballast: Ballast::default(),
+            lists,
+        });
         self.fit(NIL, |_| 0);
     }
 
@@ -34,6 +46,9 @@ impl PrefixIndex {
     pub fn set_capacity(&mut self, slot: Slot, capacity_blocks: Option<u32>) {
         if let Some(worker) = self.worker_mut(slot) {
             worker.capacity = capacity_blocks;
+            if capacity_blocks.is_none() {
+                worker.ballast = Ballast::default();
+            }
             self.enforce_capacity(slot.0);
         }
     }
@@ -49,10 +64,43 @@ impl PrefixIndex {
     /// Drops everything that the worker holds: it restarted, or its events have a gap.
     pub fn clear_worker(&mut self, slot: Slot) {
         self.drop_predictions(slot);
+        if let Some(worker) = self.worker_mut(slot) {
+            worker.ballast = Ballast::default();
+        }
         while let Some(id) = self.oldest_of(slot.0, List::Confirmed) {
             self.put(id, slot.0, Span::default(), false, NIL);
             self.tidy(id);
         }
+    }
+
+    /// Takes what is confirmed for the worker for predicted until `expires`, up to its capacity: its events have a
+    /// gap, and what it held before is a guess.
+    pub fn demote(&mut self, slot: Slot, now: Time, expires: Time) {
+        self.now = self.now.max(now);
+        for id in self.entries(slot.0, List::Predicted) {
+            let span = self.span(id, slot.0);
+            let live = span.expires > self.now;
+            let held = if live { span.held } else { span.confirmed };
+            let expires = if live { span.expires.max(expires) } else { expires };
+            if held > 0 {
+                self.put(id, slot.0, Span::new(0, held, expires), false, NIL);
+            }
+        }
+        // Least recently touched first and deeper first, as predictions are kept.
+        let confirmed = self.entries(slot.0, List::Confirmed);
+        let mut order: Vec<_> =
+            confirmed.iter().map(|&id| (self.slab[id].touched, Reverse(self.nodes_above(id)), id)).collect();
+        order.sort_unstable();
+        for (_, _, id) in order {
+            let span = self.span(id, slot.0);
+            self.put(id, slot.0, Span::new(0, span.held, expires), true, NIL);
+        }
+        self.enforce_capacity(slot.0);
+    }
+
+    /// Whether the worker is known to hold `block`.
+    pub fn is_confirmed(&self, slot: Slot, block: BlockHash) -> bool {
+        self.find(block).is_some_and(|(id, index)| index < self.span(id, slot.0).confirmed)
     }
 
     /// Drops what is predicted for the worker and keeps what is confirmed.
@@ -63,6 +111,41 @@ impl PrefixIndex {
         }
     }
 
+    /// Drops the worker's predictions that were last touched no later than one that lives until `until`: an engine
+    /// that has evicted that one has evicted them before.
+    pub fn drop_predictions_until(&mut self, slot: Slot, until: Time) {
+        while let Some(id) = self.oldest_of(slot.0, List::Predicted)
+            && self.span(id, slot.0).expires <= until
+        {
+            self.keep_confirmed(id, slot.0);
+            self.tidy(id);
+        }
+        while let Some(worker) = self.worker_mut(slot)
+            && worker.ballast.oldest().is_some_and(|expires| expires <= until)
+        {
+            worker.ballast.take(usize::MAX);
+        }
+    }
+
+    /// Until when `block` is predicted for the worker; none where it is not held, or confirmed.
+    pub fn predicted_until(&self, slot: Slot, block: BlockHash) -> Option<Time> {
+        let (id, index) = self.find(block)?;
+        let span = self.span(id, slot.0);
+        (span.confirmed..span.held).contains(&index).then_some(span.expires)
+    }
+
+    /// Touches what is predicted for the worker of the prompt that ends with `block`, as if it were predicted again.
+    pub fn refresh(&mut self, slot: Slot, block: BlockHash, now: Time, expires: Time) {
+        let Some((at, index)) = self.find(block) else { return };
+        if self.worker(slot).is_none() || expires <= now {
+            return;
+        }
+        self.now = self.now.max(now);
+        let reach = Reach { at, within: index + 1, depth: usize::MAX };
+        let deepest = self.mark(reach, slot.0, Mark::Refreshed(expires));
+        self.finish(deepest);
+    }
+
     /// Blocks that the worker holds: confirmed, and predicted (expired ones too, until they are swept).
     pub fn blocks(&self, slot: Slot) -> (u64, u64) {
         self.worker(slot).map_or((0, 0), |worker| (worker.confirmed as u64, worker.predicted as u64))
@@ -70,9 +153,19 @@ impl PrefixIndex {
 
     /// Drops the least recently touched predictions of a worker, deepest first, down to its capacity.
     pub(super) fn enforce_capacity(&mut self, worker: u32) {
-        while let Some(excess) = self.excess(worker)
-            && let Some(id) = self.oldest_of(worker, List::Predicted)
-        {
+        while let Some(excess) = self.excess(worker) {
+            let oldest = self.oldest_of(worker, List::Predicted);
+            let expires = oldest.map(|id| self.span(id, worker).expires);
+            if let Some(known) = self.worker_mut(Slot(worker))
+                && known
+                    .ballast
+                    .oldest()
+                    .is_some_and(|oldest| expires.is_none_or(|expires| oldest <= expires))
+            {
+                known.ballast.take(excess);
+                continue;
+            }
+            let Some(id) = oldest else { return };
             let span = self.span(id, worker);
             let dropped = span.predicted().min(excess);
             self.put(id, worker, Span::new(span.confirmed, span.held - dropped, span.expires), false, NIL);
@@ -93,15 +186,25 @@ impl PrefixIndex {
         self.workers.get(slot.index()).and_then(Option::as_ref)
     }
 
-    fn worker_mut(&mut self, slot: Slot) -> Option<&mut Worker> {
+    pub(super) fn worker_mut(&mut self, slot: Slot) -> Option<&mut Worker> {
         self.workers.get_mut(slot.index()).and_then(Option::as_mut)
     }
 
     /// Predicted blocks beyond the capacity, where there are any.
     fn excess(&self, worker: u32) -> Option<usize> {
         let worker = self.worker(Slot(worker))?;
-        let excess = worker.predicted.checked_sub(worker.capacity? as usize)?;
+        let excess = (worker.predicted + worker.ballast.blocks()).checked_sub(worker.capacity? as usize)?;
         (excess > 0).then_some(excess)
+    }
+
+    /// The nodes of a worker's entries, in the order of their list.
+    fn entries(&self, worker: u32, list: List) -> Vec<u32> {
+        let next = |&id: &u32| self.links(id, worker).map(|(_, next)| next).filter(|&next| next != NIL);
+        std::iter::successors(self.oldest_of(worker, list), next).collect()
+    }
+
+    fn nodes_above(&self, id: u32) -> usize {
+        std::iter::successors(self.parent_of(id), |&id| self.parent_of(id)).count()
     }
 
     fn oldest_of(&self, worker: u32, list: List) -> Option<u32> {

@@ -2,7 +2,7 @@
 
 use std::time::Duration;
 
-use crate::block::{BlockHash, Units};
+use crate::block::Units;
 use crate::error::RouteError;
 use crate::fleet::{Worker, WorkerState};
 use crate::ids::Slot;
@@ -52,10 +52,11 @@ impl Refusal {
 }
 
 /// Stands for the prefix that similar prompts share: the hash at the largest power of two of blocks in the first
-/// half. Prompts of one agent differ at their ends and agree there.
-pub(super) fn prefix_key(blocks: &[BlockHash]) -> u64 {
-    let half = (blocks.len() / 2).max(1);
-    blocks.get((1 << half.ilog2()) - 1).map_or(0, |block| block.0)
+/// half. Prompts of one agent differ at their ends and agree there. Models have prefixes of their own.
+pub(super) fn prefix_key(request: &RouteRequest<'_>) -> u64 {
+    let half = (request.blocks.len() / 2).max(1);
+    let block = request.blocks.get((1 << half.ilog2()) - 1).map_or(0, |block| block.0);
+    block ^ request.model.map_or(0, |model| xxhash_rust::xxh3::xxh3_64(model.as_bytes()))
 }
 
 impl Router {
@@ -139,7 +140,7 @@ impl Router {
 
     pub(super) fn question(&self, request: &RouteRequest<'_>, random: u64) -> Question {
         // Prompts without a block have no prefix to keep together: a random one spreads them.
-        let prefix = if request.blocks.is_empty() { random } else { prefix_key(request.blocks) };
+        let prefix = if request.blocks.is_empty() { random } else { prefix_key(request) };
         let head_blocks = (self.config.hash_prefix_tokens / self.config.block_size).max(1) as usize;
         let head = request.blocks.get(head_blocks.min(request.blocks.len()).wrapping_sub(1));
         let session = request.session.map(|session| xxhash_rust::xxh3::xxh3_64(session.as_bytes()));

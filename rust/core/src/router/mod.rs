@@ -1,10 +1,13 @@
 //! Decide and book in one step.
 
 mod candidates;
+mod events;
 mod explain;
 mod shared;
 mod stats;
+mod truth;
 
+use std::collections::HashMap;
 use std::sync::Arc;
 use std::time::Duration;
 
@@ -12,8 +15,9 @@ pub use candidates::Refusal;
 pub use explain::{CandidateView, Explanation};
 pub use shared::{Lease, SharedRouter};
 pub use stats::{Stats, WorkerStats};
+pub use truth::{ERROR_BUCKETS, Loss, Truth};
 
-use crate::block::{BlockHash, BlockHasher, Units};
+use crate::block::{BlockHash, BlockHasher, Namespace, Units};
 use crate::calibration::Calibration;
 use crate::config::RouterConfig;
 use crate::error::{ConfigError, FleetError, RouteError};
@@ -24,6 +28,7 @@ use crate::load::outputs::OutputMeans;
 use crate::prefix::{Overlaps, PrefixIndex};
 use crate::select::{self, Candidate, Reason, cost};
 use crate::time::Time;
+use truth::{Assumed, Following};
 
 /// Index nodes that each decision looks at for predictions that ran out: the sweep keeps up with what decisions
 /// insert, and none of them waits for it.
@@ -67,6 +72,7 @@ pub struct Decision {
     pub cost: cost::Cost,
     /// Why it was chosen.
     pub reason: Reason,
+    pub(crate) assumed: Assumed,
 }
 
 /// The prefix index, the ledger and the fleet: one object shared by every way in.
@@ -76,6 +82,15 @@ pub struct Router {
     prices: Calibration,
     fleet: Fleet,
     index: PrefixIndex,
+    /// What is held in lower tiers; nothing until an event speaks of one.
+    lower: Option<PrefixIndex>,
+    /// By slot, how often everything a worker holds was forgotten.
+    clears: Vec<u32>,
+    /// By slot.
+    following: Vec<Following>,
+    /// Every name that a worker serves, and whether it is an adapter's.
+    served: HashMap<String, bool>,
+    truths: Vec<Truth>,
     ledger: Ledger,
     outputs: OutputMeans,
     stats: Stats,
@@ -97,6 +112,11 @@ impl Router {
             prices: config.prices(),
             fleet: Fleet::default(),
             index: PrefixIndex::new(usize::try_from(config.index_bytes).unwrap_or(usize::MAX)),
+            lower: None,
+            clears: Vec::new(),
+            following: Vec::new(),
+            served: HashMap::new(),
+            truths: Vec::new(),
             ledger: Ledger::default(),
             outputs: OutputMeans::default(),
             stats: Stats::default(),
@@ -142,6 +162,15 @@ impl Router {
         let worker = self.fleet.add(spec)?;
         self.ledger.add_worker(worker.id);
         self.index.add_worker(worker.id.slot, Some(self.kv_blocks(&worker)));
+        if let Some(lower) = &mut self.lower {
+            lower.add_worker(worker.id.slot, None);
+        }
+        self.list_served();
+        let slots = worker.id.slot.index() + 1;
+        self.following.resize(self.following.len().max(slots), Following::default());
+        self.truths.resize(self.truths.len().max(slots), Truth::default());
+        self.following[slots - 1] = Following::default();
+        self.truths[slots - 1] = Truth::default();
         Ok(worker.id)
     }
 
@@ -153,6 +182,7 @@ impl Router {
         self.check_block_size(&spec)?;
         let worker = self.fleet.update(spec)?;
         self.index.set_capacity(worker.id.slot, Some(self.kv_blocks(&worker)));
+        self.list_served();
         Ok(())
     }
 
@@ -163,7 +193,7 @@ impl Router {
     pub fn set_ready(&mut self, name: &str, ready: bool) -> Result<(), FleetError> {
         let worker = self.fleet.set_ready(name, ready)?;
         if !ready {
-            self.index.clear_worker(worker.id.slot);
+            self.clear_slot(worker.id.slot);
         }
         Ok(())
     }
@@ -183,8 +213,32 @@ impl Router {
     pub fn remove_worker(&mut self, name: &str) -> Result<(), FleetError> {
         let worker = self.fleet.remove(name)?;
         self.index.remove_worker(worker.id.slot);
+        if let Some(lower) = &mut self.lower {
+            lower.remove_worker(worker.id.slot);
+        }
         self.ledger.remove_worker(worker.id);
+        self.list_served();
         Ok(())
+    }
+
+    /// What separates the blocks of a prompt from equal ones: the adapter, where `model` names one, and the salt.
+    ///
+    /// A model that a worker is known to serve does not: a worker has one, by whatever names, and is only asked for
+    /// what it serves; its events do not name it.
+    pub fn namespace<'a>(&self, model: Option<&'a str>, salt: &'a str) -> Namespace<'a> {
+        let space = Namespace { salt, ..Namespace::default() };
+        match model.map(|model| (model, self.served.get(model))) {
+            Some((lora, Some(true))) => Namespace { lora, ..space },
+            Some((model, None)) => Namespace { model, ..space },
+            Some((_, Some(false))) | None => space,
+        }
+    }
+
+    fn list_served(&mut self) {
+        let specs = || self.fleet.iter().map(|(worker, _)| &worker.spec);
+        let models = specs().flat_map(|spec| &spec.models).map(|model| (model.clone(), false));
+        let adapters = specs().flat_map(|spec| &spec.adapters).map(|model| (model.clone(), true));
+        self.served = models.chain(adapters).collect();
     }
 
     /// Chooses a worker and books nothing. The same question asked again has the same answer, but for `random`.
@@ -212,6 +266,7 @@ impl Router {
             predicted_ttft: Duration::from_secs_f64(cost.first_token()),
             cost,
             reason: pick.reason,
+            assumed: self.assume(request, candidate.slot, candidate.overlap_tokens, now),
         })
     }
 
@@ -245,7 +300,7 @@ impl Router {
             prompt_tokens: request.prompt_tokens,
             blocks: request.blocks,
             output_blocks: output as u64 / u64::from(self.config.block_size),
-            copy_of: (copies && !request.blocks.is_empty()).then(|| candidates::prefix_key(request.blocks)),
+            copy_of: (copies && !request.blocks.is_empty()).then(|| candidates::prefix_key(request)),
         };
         let reservation = self.ledger.book(&booking, now);
         if !request.blocks.is_empty() {
@@ -267,16 +322,15 @@ impl Router {
         self.ledger.progress(reservation, output_tokens);
     }
 
-    /// The worker says how many prompt tokens it had cached for a decision.
-    pub fn cached_tokens(&mut self, decision: &Decision, cached_tokens: u32) {
-        self.stats.cached(decision, cached_tokens);
-    }
-
     /// A request ended: its load goes.
     pub fn close(&mut self, reservation: Reservation, tenant: &str, outcome: Outcome) {
-        let output_tokens = self.ledger.close(reservation, outcome, self.now);
-        if outcome == Outcome::Finished && output_tokens > 0 {
-            self.outputs.observe(tenant, output_tokens);
+        if let Some(ended) = self.ledger.close(reservation, outcome, self.now)
+            && outcome == Outcome::Finished
+        {
+            self.free(&ended);
+            if ended.output_tokens > 0 {
+                self.outputs.observe(tenant, ended.output_tokens);
+            }
         }
         self.stats.closed(outcome);
     }

@@ -5,7 +5,7 @@ use std::time::Instant;
 
 use parking_lot::{Mutex, MutexGuard};
 
-use crate::block::BlockHasher;
+use crate::block::{BlockHasher, Namespace};
 use crate::config::RouterConfig;
 use crate::error::{ConfigError, RouteError};
 use crate::load::ledger::{Outcome, Reservation};
@@ -40,6 +40,11 @@ impl SharedRouter {
     /// The hasher that callers cut their prompts with, outside the lock.
     pub fn hasher(&self) -> &BlockHasher {
         &self.hasher
+    }
+
+    /// What separates the blocks of a prompt; see [`Router::namespace`].
+    pub fn namespace<'a>(&self, model: Option<&'a str>, salt: &'a str) -> Namespace<'a> {
+        self.lock().namespace(model, salt)
     }
 
     /// The router itself, for as long as the guard lives.

@@ -4,7 +4,7 @@ use crate::error::RouteError;
 use crate::fleet::WorkerState;
 use crate::load::ledger::Outcome;
 use crate::prefix::IndexStats;
-use crate::router::{Decision, Router};
+use crate::router::{Decision, Router, Truth};
 use crate::select::Reason;
 
 /// Counters since the start, and the state of the moment.
@@ -73,6 +73,10 @@ pub struct WorkerStats {
     pub confirmed_blocks: u64,
     /// Blocks that are assumed to be held.
     pub predicted_blocks: u64,
+    /// Whether its KV events are followed.
+    pub following: bool,
+    /// Its reports against what was predicted.
+    pub truth: Truth,
 }
 
 impl Stats {
@@ -126,6 +130,8 @@ impl Router {
                 ttft_scale: load.scale(),
                 confirmed_blocks,
                 predicted_blocks,
+                following: self.following[worker.id.slot.index()].live,
+                truth: self.truths[worker.id.slot.index()].clone(),
             })
         });
         Stats {

@@ -1,0 +1,178 @@
+//! One event, applied.
+
+use super::Mirror;
+use super::held::Held;
+use crate::block::{BlockHash, BlockHasher, Chain, Namespace};
+use crate::event::{EngineHash, Event, Removed, Stored};
+use crate::time::Time;
+
+/// Blocks that are taken into the index under one lock: a decision waits for a few microseconds.
+const BLOCKS_AT_ONCE: usize = 64;
+/// Blocks of an engine that has not told how many it has. More than this are a fault of its events.
+const MAX_BLOCKS: usize = 1 << 24;
+
+/// A block of an event in both names.
+type Named = (EngineHash, BlockHash);
+
+impl Mirror {
+    pub(super) fn apply_event(&mut self, event: &Event<'_>, now: Time) {
+        match event {
+            Event::Stored(stored) => self.stored(stored, now),
+            Event::Removed(removed) => self.removed(removed),
+            Event::Cleared => {
+                self.stats.cleared += 1;
+                self.in_doubt = false;
+                self.tiers.iter_mut().for_each(Held::clear);
+                self.clear_router();
+            }
+        }
+    }
+
+    fn stored(&mut self, event: &Stored<'_>, now: Time) {
+        let hasher = *self.router.hasher();
+        if !self.follows(event, &hasher) {
+            self.stats.ignored_blocks += event.hashes.len() as u64;
+            return;
+        }
+        let held = &self.tiers[event.tier as usize];
+        let parent = match event.parent {
+            None => None,
+            Some(name) => match held.find(name) {
+                Some(block) => Some(block),
+                None => return self.stats.orphan_blocks += event.hashes.len() as u64,
+            },
+        };
+        let run = name_blocks(event, parent, &hasher);
+        self.stats.stored_blocks += run.len() as u64;
+        self.confirm(event, parent, &run, repeated(event, &run, held, self.in_doubt), now);
+        self.check_size();
+    }
+
+    /// Whether the event speaks of blocks that the index can hold.
+    fn follows(&mut self, event: &Stored<'_>, hasher: &BlockHasher) -> bool {
+        if event.remote || event.full_attention == Some(false) {
+            return false;
+        }
+        let block_size = event.block_size as usize;
+        if event.hashes.is_empty() || event.tokens.len() != event.hashes.len() * block_size * 4 {
+            return false;
+        }
+        if block_size != hasher.block_size() {
+            self.stats.odd_blocks += event.hashes.len() as u64;
+            self.stats.odd_block_size = event.block_size;
+            return false;
+        }
+        *self.group.get_or_insert(event.group.unwrap_or_default()) == event.group.unwrap_or_default()
+    }
+
+    fn confirm(
+        &mut self,
+        event: &Stored<'_>,
+        mut parent: Option<BlockHash>,
+        run: &[Named],
+        mut repeated: usize,
+        now: Time,
+    ) {
+        let held = &mut self.tiers[event.tier as usize];
+        let mut blocks = Vec::with_capacity(run.len().min(BLOCKS_AT_ONCE));
+        for part in run.chunks(BLOCKS_AT_ONCE) {
+            blocks.clear();
+            blocks.extend(part.iter().map(|(_, block)| *block));
+            let mut router = self.router.lock();
+            let confirmed = |block: &&BlockHash| router.is_confirmed(self.worker, event.tier, **block);
+            let known = blocks.iter().take_while(confirmed).count();
+            let stored = router.confirm(self.worker, event.tier, parent, &blocks, now);
+            drop(router);
+            if stored.is_err() {
+                // The parent went for the index's budget.
+                self.stats.orphan_blocks += part.len() as u64;
+            }
+            for (index, (name, block)) in part.iter().enumerate() {
+                if repeated > 0 && held.find(*name) == Some(*block) {
+                    repeated -= 1;
+                    self.stats.repeated_blocks += 1;
+                    continue;
+                }
+                if let Some(gone) = held.add(*name, *block, index < known) {
+                    self.router.lock().evict(self.worker, event.tier, gone);
+                }
+            }
+            parent = blocks.last().copied();
+        }
+    }
+
+    fn removed(&mut self, event: &Removed) {
+        if event.remote || self.group.is_some_and(|group| group != event.group.unwrap_or_default()) {
+            self.stats.ignored_blocks += event.hashes.len() as u64;
+            return;
+        }
+        let held = &mut self.tiers[event.tier as usize];
+        for &name in &event.hashes {
+            if held.find(name).is_none() {
+                self.stats.unknown_removals += 1;
+                continue;
+            }
+            self.stats.removed_blocks += 1;
+            if let Some(block) = held.remove(name) {
+                self.router.lock().evict(self.worker, event.tier, block);
+            }
+        }
+    }
+
+    /// The router forgets what the worker holds, and this is no news to the mirror.
+    pub(super) fn clear_router(&mut self) {
+        let mut router = self.router.lock();
+        router.clear(self.worker);
+        self.clears = router.clears(self.worker).unwrap_or_default();
+    }
+
+    /// An engine that holds more blocks than it has loses events: everything is a guess.
+    fn check_size(&mut self) {
+        let held = self.tiers[0].len();
+        let known = if held > 1024 { self.router.lock().known_kv_blocks(self.worker) } else { None };
+        let limit = known.map_or(MAX_BLOCKS, |blocks| blocks as usize * 2 + 1024);
+        if held > limit {
+            self.stats.losses += 1;
+            self.tiers.iter_mut().for_each(Held::clear);
+            self.clear_router();
+        }
+    }
+}
+
+/// How many of the known blocks of a run are announced again, and are no further copies.
+///
+/// A request may ask for the blocks that it reuses to be announced, all from the root. They are told from copies by
+/// what comes first: an engine that holds a prompt's first block hits it, and does not store it again. A prompt of
+/// one block is the exception, as its last token is always computed. After a loss the engine may hold what is not
+/// known here, and every known block is taken for an announcement: rather a copy too few than one too many.
+fn repeated(event: &Stored<'_>, run: &[Named], held: &Held, in_doubt: bool) -> usize {
+    if event.parent.is_some() || run.len() == 1 {
+        0
+    } else if in_doubt {
+        run.len()
+    } else {
+        run.iter().take_while(|(name, block)| held.find(*name) == Some(*block)).count()
+    }
+}
+
+/// Our hash of each block of a run.
+fn name_blocks(event: &Stored<'_>, parent: Option<BlockHash>, hasher: &BlockHasher) -> Vec<Named> {
+    let mut chain: Chain = match parent {
+        Some(block) => hasher.after(block),
+        None => hasher.chain(&Namespace {
+            lora: event.lora.unwrap_or_default(),
+            salt: event.salt.unwrap_or_default(),
+            ..Namespace::default()
+        }),
+    };
+    let mut keys = event.keys.iter().peekable();
+    let blocks = event.tokens.chunks_exact(event.block_size as usize * 4).zip(0_u32..);
+    let hashes = blocks.map(|(block, index)| {
+        let hash = chain.push(block);
+        match keys.next_if(|(at, _)| *at == index) {
+            Some((_, key)) => chain.mix_in(*key),
+            None => hash,
+        }
+    });
+    event.hashes.iter().copied().zip(hashes).collect()
+}

@@ -1,0 +1,141 @@
+//! What engines say of their KV caches, taken into the index.
+
+use std::time::Duration;
+
+use super::Router;
+use crate::block::BlockHash;
+use crate::event::Tier;
+use crate::ids::{Slot, WorkerId};
+use crate::load::ledger::Ended;
+use crate::prefix::{PrefixIndex, UnknownParent};
+use crate::time::Time;
+
+/// The lower tiers' part of the index's budget, which comes on top of it where workers have such tiers.
+const LOWER_SHARE: u64 = 4;
+
+/// The worker is not one of the fleet any more.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) struct Gone;
+
+impl Router {
+    /// How often everything that `worker` holds was forgotten: a change means that it may have restarted.
+    pub(crate) fn clears(&self, worker: WorkerId) -> Result<u32, Gone> {
+        self.present(worker)?;
+        Ok(self.clears.get(worker.slot.index()).copied().unwrap_or_default())
+    }
+
+    /// The KV blocks that `worker` is known to have.
+    pub(crate) fn known_kv_blocks(&self, worker: WorkerId) -> Option<u32> {
+        self.present(worker).ok().and_then(|()| self.fleet.at(worker.slot)?.spec.kv_blocks)
+    }
+
+    /// Whether events said that `worker` holds `block` in `tier`.
+    pub(crate) fn is_confirmed(&self, worker: WorkerId, tier: Tier, block: BlockHash) -> bool {
+        self.present(worker).is_ok()
+            && self.tier(tier).is_some_and(|index| index.is_confirmed(worker.slot, block))
+    }
+
+    /// `worker` holds `blocks` in `tier`, which follow `parent`.
+    pub(crate) fn confirm(
+        &mut self,
+        worker: WorkerId,
+        tier: Tier,
+        parent: Option<BlockHash>,
+        blocks: &[BlockHash],
+        now: Time,
+    ) -> Result<(), UnknownParent> {
+        if self.present(worker).is_err() {
+            return Ok(());
+        }
+        self.tier_mut(tier).store(worker.slot, parent, blocks, now)
+    }
+
+    /// `worker` does not hold `block` in `tier` any more.
+    pub(crate) fn evict(&mut self, worker: WorkerId, tier: Tier, block: BlockHash) {
+        if self.present(worker).is_ok() {
+            self.following[worker.slot.index()].evictions += 1;
+            self.tier_mut(tier).remove(worker.slot, block);
+        }
+    }
+
+    /// `worker` holds nothing.
+    pub(crate) fn clear(&mut self, worker: WorkerId) {
+        if self.present(worker).is_ok() {
+            self.clear_slot(worker.slot);
+        }
+    }
+
+    /// Events of `worker` were lost: what they confirmed counts as predicted, as if it had been routed there.
+    pub(crate) fn doubt(&mut self, worker: WorkerId, now: Time) {
+        if self.present(worker).is_ok() {
+            self.following[worker.slot.index()].losses += 1;
+            let lifetime = Duration::from_millis(self.config.prediction_lifetime_ms);
+            self.index.demote(worker.slot, now, now.after(lifetime));
+            if let Some(lower) = &mut self.lower {
+                lower.clear_worker(worker.slot);
+            }
+        }
+    }
+
+    /// Says whether the events of `worker` are applied as they come.
+    pub(crate) fn set_following(&mut self, worker: WorkerId, live: bool) {
+        if self.present(worker).is_ok() {
+            self.following[worker.slot.index()].live = live;
+        }
+    }
+
+    /// A request has ended: its blocks are the ones used last, and its reply has filled some more.
+    ///
+    /// This is how an engine orders what it may evict. Events say it better.
+    pub(super) fn free(&mut self, ended: &Ended) {
+        let (slot, now) = (ended.worker.slot, self.now);
+        let Some(block) = ended.last_block.filter(|_| self.present(ended.worker).is_ok()) else { return };
+        if self.following[slot.index()].live {
+            return;
+        }
+        let expires = now.after(Duration::from_millis(self.config.prediction_lifetime_ms));
+        let block_size = u64::from(self.config.block_size);
+        let prompt_tokens = ended.context_tokens - u64::from(ended.output_tokens);
+        // The last token of a reply is never computed, and has no place in the cache.
+        let computed = prompt_tokens + u64::from(ended.output_tokens).saturating_sub(1);
+        let filled = computed / block_size - prompt_tokens / block_size;
+        // The reply's blocks were made while the prompt's were in use.
+        self.index.refresh(slot, block, now, expires);
+        self.index.occupy(slot, u32::try_from(filled).unwrap_or(u32::MAX), expires);
+    }
+
+    /// Forgets everything that the worker in `slot` holds.
+    pub(super) fn clear_slot(&mut self, slot: Slot) {
+        if self.clears.len() <= slot.index() {
+            self.clears.resize(slot.index() + 1, 0);
+        }
+        self.clears[slot.index()] = self.clears[slot.index()].wrapping_add(1);
+        self.index.clear_worker(slot);
+        if let Some(lower) = &mut self.lower {
+            lower.clear_worker(slot);
+        }
+    }
+
+    pub(super) fn present(&self, worker: WorkerId) -> Result<(), Gone> {
+        if self.fleet.at(worker.slot).is_some_and(|known| known.id == worker) { Ok(()) } else { Err(Gone) }
+    }
+
+    fn tier(&self, tier: Tier) -> Option<&PrefixIndex> {
+        match tier {
+            Tier::Device => Some(&self.index),
+            Tier::Lower => self.lower.as_ref(),
+        }
+    }
+
+    fn tier_mut(&mut self, tier: Tier) -> &mut PrefixIndex {
+        match tier {
+            Tier::Device => &mut self.index,
+            Tier::Lower => self.lower.get_or_insert_with(|| {
+                let bytes = usize::try_from(self.config.index_bytes / LOWER_SHARE).unwrap_or(usize::MAX);
+                let mut index = PrefixIndex::new(bytes);
+                self.fleet.iter().for_each(|(worker, _)| index.add_worker(worker.id.slot, None));
+                index
+            }),
+        }
+    }
+}

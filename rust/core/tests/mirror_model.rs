@@ -1,0 +1,362 @@
+//! A mirror against a slow, obvious engine whose events are lost, doubled and reordered on their way.
+
+#![allow(clippy::unwrap_used, clippy::panic, reason = "a test fails by panicking")]
+
+use std::collections::BTreeMap;
+use std::time::Instant;
+
+use proptest::prelude::*;
+use proptest::strategy::ValueTree;
+use proptest::test_runner::TestRunner;
+use warmroute_core::block::Namespace;
+use warmroute_core::config::RouterConfig;
+use warmroute_core::fleet::WorkerSpec;
+use warmroute_core::ids::WorkerId;
+use warmroute_core::mirror::{Mirror, MirrorStats, Status};
+use warmroute_core::prefix::Overlaps;
+use warmroute_core::router::{RouteRequest, SharedRouter};
+use warmroute_core::time::Time;
+
+const BLOCK: usize = 2;
+/// Batches that the engine can send again.
+const BUFFER: usize = 6;
+const SALTS: [&str; 2] = ["", "s"];
+
+/// A prefix in blocks: the salt, then one letter a block.
+type Path = Vec<u8>;
+
+#[derive(Clone, Debug)]
+enum Step {
+    /// A request: what is not held is stored, and the last block of what is held whole is stored once more.
+    Prompt {
+        path: Path,
+        full_report: bool,
+    },
+    /// The first of the held blocks after `at` goes, one copy of it.
+    Evict {
+        at: Path,
+    },
+    Clear,
+    Restart {
+        told: bool,
+    },
+    /// The batches that are under way arrive, but for those lost; some twice, some late.
+    Arrive {
+        fates: Vec<u8>,
+    },
+    /// Everything arrives or is asked for again.
+    Quiet,
+    /// The router itself takes the worker for dead, and for alive again.
+    Blink,
+    /// The router predicts a prompt.
+    Route {
+        path: Path,
+    },
+}
+
+fn path() -> impl Strategy<Value = Path> {
+    (0_u8..2, prop::collection::vec(0_u8..2, 1..6)).prop_map(|(salt, rest)| [vec![salt], rest].concat())
+}
+
+fn step() -> impl Strategy<Value = Step> {
+    prop_oneof![
+        8 => (path(), prop::bool::weighted(0.15)).prop_map(|(path, full_report)| Step::Prompt { path, full_report }),
+        8 => path().prop_map(|at| Step::Evict { at }),
+        1 => Just(Step::Clear),
+        1 => any::<bool>().prop_map(|told| Step::Restart { told }),
+        6 => prop::collection::vec(0_u8..12, 0..8).prop_map(|fates| Step::Arrive { fates }),
+        3 => Just(Step::Quiet),
+        1 => Just(Step::Blink),
+        2 => path().prop_map(|path| Step::Route { path }),
+    ]
+}
+
+fn name(path: &[u8], seed: u64) -> u64 {
+    path.iter()
+        .fold(seed + 1, |hash, byte| (hash ^ u64::from(*byte) ^ 0x55).wrapping_mul(0x9E37_79B9_7F4A_7C15))
+}
+
+fn tokens(letter: u8) -> [u32; BLOCK] {
+    [u32::from(letter), 7]
+}
+
+/// The engine: how many copies of each prefix it holds, and the batches it sent.
+#[derive(Default)]
+struct Engine {
+    held: BTreeMap<Path, u32>,
+    process: u64,
+    number: u64,
+    made: f64,
+    /// Batches by number, the newest [`BUFFER`].
+    sent: Vec<(u64, Vec<u8>)>,
+    under_way: Vec<(u64, Vec<u8>)>,
+}
+
+impl Engine {
+    fn send(&mut self, events: &[Vec<u8>]) {
+        self.made += 1.0;
+        let mut payload = vec![0x92, 0xcb];
+        payload.extend(self.made.to_be_bytes());
+        payload.push(0x90 | events.len() as u8);
+        events.iter().for_each(|event| payload.extend(event));
+        self.sent.push((self.number, payload.clone()));
+        if self.sent.len() > BUFFER {
+            self.sent.remove(0);
+        }
+        self.under_way.push((self.number, payload));
+        self.number += 1;
+    }
+
+    /// `["BlockStored", names, parent, tokens, block_size, nil, nil, nil, keys]` for blocks `from..` of a path.
+    fn stored(&self, path: &[u8], from: usize) -> Vec<u8> {
+        let names: Vec<_> = (from + 1..=path.len()).map(|end| name(&path[..end], self.process)).collect();
+        let mut event = [&[0x99, 0xab][..], b"BlockStored"].concat();
+        event.push(0x90 | names.len() as u8);
+        names.iter().for_each(|name| write(&mut event, *name));
+        if from == 1 {
+            event.push(0xc0)
+        } else {
+            write(&mut event, name(&path[..from], self.process))
+        }
+        let ids: Vec<u8> =
+            path[from..].iter().flat_map(|letter| tokens(*letter)).map(|id| id as u8).collect();
+        event.push(0x90 | ids.len() as u8);
+        event.extend(ids);
+        event.extend([BLOCK as u8, 0xc0, 0xc0, 0xc0]);
+        match SALTS[usize::from(path[0])] {
+            salt if from == 1 && !salt.is_empty() => event.extend([0x91, 0x91, 0xa1, salt.as_bytes()[0]]),
+            _ => event.push(0xc0),
+        }
+        event
+    }
+
+    fn removed(&self, path: &[u8]) -> Vec<u8> {
+        let mut event = [&[0x92, 0xac][..], b"BlockRemoved", &[0x91]].concat();
+        write(&mut event, name(path, self.process));
+        event
+    }
+
+    /// Leading blocks of `path` that are held.
+    fn overlap(&self, path: &[u8]) -> usize {
+        (2..=path.len()).take_while(|end| self.held.contains_key(&path[..*end])).count()
+    }
+
+    fn prompt(&mut self, path: &[u8], full_report: bool) {
+        let mut events = Vec::new();
+        let held = self.overlap(path);
+        if full_report && held > 1 {
+            events.push(self.stored(&path[..=held], 1));
+        }
+        // The last token is always computed, and with it its block.
+        let from = held.min(path.len() - 2) + 1;
+        events.push(self.stored(path, from));
+        for end in from + 1..=path.len() {
+            *self.held.entry(path[..end].to_vec()).or_default() += 1;
+        }
+        self.send(&events);
+    }
+
+    fn evict(&mut self, at: &[u8]) {
+        let Some(path) = self.held.range(at.to_vec()..).next().map(|(path, _)| path.clone()) else { return };
+        let event = self.removed(&path);
+        let copies = self.held.get_mut(&path).unwrap();
+        *copies -= 1;
+        if *copies == 0 {
+            self.held.remove(&path);
+        }
+        self.send(&[event]);
+    }
+
+    fn clear(&mut self) {
+        self.held.clear();
+        self.send(&[[&[0x91, 0xb0][..], b"AllBlocksCleared"].concat()]);
+    }
+
+    fn restart(&mut self) {
+        let made = self.made + 100.0;
+        *self = Engine { process: self.process + 1000, made, ..Engine::default() };
+    }
+}
+
+fn write(out: &mut Vec<u8>, name: u64) {
+    out.push(0xcf);
+    out.extend(name.to_be_bytes());
+}
+
+struct Pair {
+    engine: Engine,
+    router: SharedRouter,
+    worker: WorkerId,
+    mirror: Mirror,
+    /// The router saw every batch that counts, or knows that it did not.
+    losses: u64,
+    now: Time,
+}
+
+impl Pair {
+    fn new() -> Pair {
+        let config = RouterConfig { block_size: BLOCK as u32, ..RouterConfig::default() };
+        #[expect(clippy::disallowed_methods, reason = "an origin like any other: no time is told")]
+        let router = SharedRouter::new(config, Instant::now()).unwrap();
+        let spec = WorkerSpec { name: "w".to_owned(), kv_blocks: Some(1000), ..WorkerSpec::default() };
+        let worker = router.lock().add_worker(spec).unwrap();
+        let mirror = Mirror::new(router.clone(), worker, 3);
+        Pair { engine: Engine::default(), router, worker, mirror, losses: 0, now: Time::ZERO }
+    }
+
+    fn arrive(&mut self, number: u64, payload: &[u8]) {
+        self.mirror.take(number, payload, self.now);
+    }
+
+    fn step(&mut self, step: &Step) {
+        match step {
+            Step::Prompt { path, full_report } => self.engine.prompt(path, *full_report),
+            Step::Evict { at } => self.engine.evict(at),
+            Step::Clear => self.engine.clear(),
+            Step::Restart { told } => {
+                self.engine.restart();
+                if *told {
+                    self.mirror.restarted();
+                } else {
+                    // The first batch of a new process is what tells it from the old one.
+                    self.engine.prompt(&[0, 0], false);
+                    let (number, payload) = self.engine.under_way.remove(0);
+                    self.arrive(number, &payload);
+                }
+            }
+            Step::Arrive { fates } => {
+                for (fate, (number, payload)) in fates.iter().zip(std::mem::take(&mut self.engine.under_way))
+                {
+                    match fate {
+                        0 => {}
+                        1 => self.engine.under_way.push((number, payload)),
+                        2 => {
+                            self.arrive(number, &payload);
+                            self.arrive(number, &payload);
+                        }
+                        _ => self.arrive(number, &payload),
+                    }
+                }
+            }
+            Step::Quiet => self.quiet(),
+            Step::Blink => {
+                self.router.lock().set_ready("w", false).unwrap();
+                self.router.lock().set_ready("w", true).unwrap();
+            }
+            Step::Route { path } => {
+                let blocks = self.blocks(path);
+                let tokens = (blocks.len() * BLOCK + 1) as u32;
+                let request =
+                    RouteRequest { blocks: &blocks, prompt_tokens: tokens, ..RouteRequest::default() };
+                drop(self.router.route(&request, self.now, 0).unwrap());
+            }
+        }
+    }
+
+    /// The engine sends one more batch, everything arrives, and what is missing is asked for.
+    fn quiet(&mut self) {
+        self.engine.prompt(&[1, 1], false);
+        for (number, payload) in std::mem::take(&mut self.engine.under_way) {
+            self.arrive(number, &payload);
+        }
+        let (number, payload) = self.engine.sent.last().unwrap().clone();
+        let mut status = self.mirror.take(number, &payload, self.now);
+        for _ in 0..5 {
+            let Status::Behind(from) = status else { break };
+            for (number, payload) in self.engine.sent.iter().filter(|(number, _)| *number >= from) {
+                self.mirror.replayed(from, *number, payload, self.now);
+            }
+            status = self.mirror.replay_ended(from, self.now);
+        }
+        assert_eq!(status, Status::Live);
+        assert_eq!(self.mirror.stats().next, self.engine.number, "{:?}", self.mirror.stats());
+        self.compare();
+    }
+
+    fn blocks(&self, path: &[u8]) -> Vec<warmroute_core::block::BlockHash> {
+        let space = Namespace { salt: SALTS[usize::from(path[0])], ..Namespace::default() };
+        let ids: Vec<u8> =
+            path[1..].iter().flat_map(|letter| tokens(*letter)).flat_map(u32::to_le_bytes).collect();
+        let mut blocks = Vec::new();
+        self.router.hasher().hash_ids(&space, &ids, &mut blocks);
+        blocks
+    }
+
+    /// Confirmed is what the engine holds; after a loss, nothing that it does not hold.
+    fn compare(&mut self) {
+        let stats = self.mirror.stats();
+        let lost = stats.losses > self.losses;
+        let mut overlaps = Overlaps::new();
+        for path in every_path() {
+            self.router.lock().index().lookup(&self.blocks(&path), self.now, &mut overlaps);
+            let (known, real) =
+                (overlaps.get(self.worker.slot()).confirmed as usize, self.engine.overlap(&path));
+            if lost {
+                assert!(known <= real, "{path:?}: {known} confirmed, {real} held");
+            } else {
+                assert_eq!(known, real, "{path:?} {stats:?}");
+            }
+        }
+        let confirmed = self.router.lock().index().blocks(self.worker.slot()).0 as usize;
+        assert_eq!(confirmed, stats.blocks, "blocks in the index and in the mirror");
+        if !lost {
+            assert_eq!(confirmed, self.engine.held.len());
+        }
+        self.router.lock().index().check().unwrap();
+    }
+}
+
+fn every_path() -> Vec<Path> {
+    (0..2)
+        .flat_map(|salt| {
+            (0..32).map(move |bits| {
+                [salt, bits & 1, bits >> 1 & 1, bits >> 2 & 1, bits >> 3 & 1, bits >> 4 & 1].to_vec()
+            })
+        })
+        .collect()
+}
+
+fn play(steps: &[Step]) -> MirrorStats {
+    let mut pair = Pair::new();
+    for step in steps {
+        pair.step(step);
+        // What was lost before a new beginning does not matter after it.
+        if matches!(step, Step::Restart { .. } | Step::Blink) {
+            pair.losses = pair.mirror.stats().losses;
+        }
+    }
+    pair.quiet();
+    pair.mirror.stats()
+}
+
+proptest! {
+    #![proptest_config(ProptestConfig::with_cases(1500))]
+
+    #[test]
+    fn the_index_is_what_the_engine_holds(steps in prop::collection::vec(step(), 1..60)) {
+        play(&steps);
+    }
+}
+
+#[test]
+fn the_model_meets_every_case() {
+    let mut runner = TestRunner::deterministic();
+    let mut met = [0_u64; 9];
+    for _ in 0..200 {
+        let steps = prop::collection::vec(step(), 1..60).new_tree(&mut runner).unwrap().current();
+        let stats = play(&steps);
+        let counts = [
+            stats.gaps,
+            stats.losses,
+            stats.duplicates,
+            stats.replayed_batches,
+            stats.restarts,
+            stats.cleared,
+            stats.repeated_blocks,
+            stats.removed_blocks,
+            stats.orphan_blocks,
+        ];
+        met.iter_mut().zip(counts).for_each(|(met, count)| *met += count);
+    }
+    assert!(met.iter().all(|count| *count > 0), "{met:?}");
+}
