@@ -175,15 +175,18 @@ class Events:
     def _run(self) -> None:
         while self._running:
             for socket, _ in self._poller.poll(self._patience_ms()):
-                try:
-                    self._handle(socket)
-                except Exception:
-                    # One worker's fault must not end the events of all.
-                    log.exception("events of a worker could not be handled")
-            self._expire()
+                self._guard(partial(self._handle, socket))
+            self._guard(self._expire)
         for name in list(self._feeds):
             self._remove(name)
         self._woken.close(linger=0)
+
+    def _guard(self, act: Callable[[], None]) -> None:
+        try:
+            act()
+        except Exception:
+            # One worker's fault must not end the events of all.
+            log.exception("events of a worker could not be handled")
 
     def _patience_ms(self) -> int:
         deadlines = [feed.deadline for feed in self._feeds.values() if feed.asked is not None]

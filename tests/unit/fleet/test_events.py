@@ -251,6 +251,27 @@ def test_what_is_no_batch_is_passed_over(events: Events, worker: Worker) -> None
     publish_until(worker, 1, mirror.has("take", 1, b"x"))
 
 
+def test_a_fault_of_one_mirror_does_not_end_the_events_of_others(
+    worker: Worker, caplog: pytest.LogCaptureFixture
+) -> None:
+    class Broken(Noted):
+        def replay_failed(self, start: int) -> int | None:
+            raise RuntimeError("broken")
+
+        def take(self, batches: Batches) -> int | None:
+            raise RuntimeError("broken")
+
+    events, mirror = Events(replay_timeout_s=0.05), Noted()
+    try:
+        events.add("broken", Source(worker.endpoint, worker.replay_endpoint), Broken())
+        events.add("w", Source(worker.endpoint, worker.replay_endpoint), mirror)
+        wait_until(mirror.has("failed", 0))
+        publish_until(worker, 0, mirror.has("take", 0, b"x"))
+        assert "could not be handled" in caplog.text
+    finally:
+        events.close()
+
+
 def test_an_endpoint_that_cannot_be_used_is_said(events: Events, caplog: pytest.LogCaptureFixture) -> None:
     events.add("w", Source("nowhere"), Noted())
     wait_until(lambda: "endpoint cannot be used" in caplog.text)

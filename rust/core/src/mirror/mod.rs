@@ -22,7 +22,7 @@ use order::{Order, Verdict};
 use pending::Pending;
 
 /// Bytes of batches that wait while older ones are asked for.
-const PENDING_BYTES: usize = 64 << 20;
+const PENDING_BYTES: usize = 8 << 20;
 /// How often the same gap is asked for again.
 const ROUNDS: u32 = 3;
 
