@@ -237,6 +237,11 @@ class Fleet:
     async def _follow(self, state: WorkerState) -> None:
         if self._follower is None:
             return
+        size = state.options.block_size or state.facts.block_size
+        if size is not None and size % self._block_size:
+            # Its blocks are no whole number of ours: what its events say cannot be written down.
+            self._follower.forget(state.name)
+            return
         ranks = await self._follower.learn(state.name, state.options)
         if len(ranks) > 1 and state.options.dp_rank is None:
             self._split(state, ranks)

@@ -40,16 +40,20 @@ def read_sources(text: str, url: str) -> dict[int, Source]:
     for rank, entry in document.items():
         if not rank.isascii() or not rank.isdigit() or len(rank) > 5 or not isinstance(entry, dict):
             continue
-        endpoint = _reachable(entry.get("endpoint"), host)
+        endpoint = _reachable(entry.get("endpoint"), host, binds=False)
         if endpoint:
-            replay = _reachable(entry.get("replay_endpoint"), host)
+            # vLLM binds this one whatever it looks like.
+            replay = _reachable(entry.get("replay_endpoint"), host, binds=True)
             topic = entry.get("topic")
             sources[int(rank)] = Source(endpoint, replay, topic if isinstance(topic, str) else "")
     return sources
 
 
-def _reachable(endpoint: Any, host: str) -> str | None:
-    """An endpoint as it is reached from here; nothing for one that is not bound by the worker."""
+def _reachable(endpoint: Any, host: str, *, binds: bool) -> str | None:
+    """An endpoint as it is reached from here; nothing for one that is not bound by the worker.
+
+    A publisher binds an address only where it stands for any, unless it `binds` always.
+    """
     if not isinstance(endpoint, str) or not 0 < len(endpoint) <= TEXT_LIMIT:
         return None
     scheme, separator, address = endpoint.partition("://")
@@ -62,4 +66,4 @@ def _reachable(endpoint: Any, host: str) -> str | None:
         return None
     if name in _ANY:
         return f"tcp://{f'[{host}]' if ':' in host else host}:{port}"
-    return None
+    return endpoint if binds else None

@@ -190,18 +190,20 @@ struct Pair {
     mirror: Mirror,
     /// The router saw every batch that counts, or knows that it did not.
     losses: u64,
+    /// The router's blocks in one of the engine's.
+    parts: usize,
     now: Time,
 }
 
 impl Pair {
-    fn new() -> Pair {
-        let config = RouterConfig { block_size: BLOCK as u32, ..RouterConfig::default() };
+    fn new(parts: usize) -> Pair {
+        let config = RouterConfig { block_size: (BLOCK / parts) as u32, ..RouterConfig::default() };
         #[expect(clippy::disallowed_methods, reason = "an origin like any other: no time is told")]
         let router = SharedRouter::new(config, Instant::now()).unwrap();
         let spec = WorkerSpec { name: "w".to_owned(), kv_blocks: Some(1000), ..WorkerSpec::default() };
         let worker = router.lock().add_worker(spec).unwrap();
         let mirror = Mirror::new(router.clone(), worker, 3);
-        Pair { engine: Engine::default(), router, worker, mirror, losses: 0, now: Time::ZERO }
+        Pair { engine: Engine::default(), router, worker, mirror, losses: 0, parts, now: Time::ZERO }
     }
 
     fn arrive(&mut self, number: u64, payload: &[u8]) {
@@ -245,7 +247,7 @@ impl Pair {
             }
             Step::Route { path } => {
                 let blocks = self.blocks(path);
-                let tokens = (blocks.len() * BLOCK + 1) as u32;
+                let tokens = (blocks.len() * BLOCK / self.parts + 1) as u32;
                 let request =
                     RouteRequest { blocks: &blocks, prompt_tokens: tokens, ..RouteRequest::default() };
                 drop(self.router.route(&request, self.now, 0).unwrap());
@@ -289,8 +291,10 @@ impl Pair {
         let mut overlaps = Overlaps::new();
         for path in every_path() {
             self.router.lock().index().lookup(&self.blocks(&path), self.now, &mut overlaps);
-            let (known, real) =
-                (overlaps.get(self.worker.slot()).confirmed as usize, self.engine.overlap(&path));
+            let (known, real) = (
+                overlaps.get(self.worker.slot()).confirmed as usize,
+                self.engine.overlap(&path) * self.parts,
+            );
             if lost {
                 assert!(known <= real, "{path:?}: {known} confirmed, {real} held");
             } else {
@@ -298,9 +302,9 @@ impl Pair {
             }
         }
         let confirmed = self.router.lock().index().blocks(self.worker.slot()).0 as usize;
-        assert_eq!(confirmed, stats.blocks, "blocks in the index and in the mirror");
+        assert_eq!(confirmed, stats.blocks * self.parts, "blocks in the index and in the mirror");
         if !lost {
-            assert_eq!(confirmed, self.engine.held.len());
+            assert_eq!(confirmed, self.engine.held.len() * self.parts);
         }
         self.router.lock().index().check().unwrap();
     }
@@ -316,8 +320,8 @@ fn every_path() -> Vec<Path> {
         .collect()
 }
 
-fn play(steps: &[Step]) -> MirrorStats {
-    let mut pair = Pair::new();
+fn play(steps: &[Step], parts: usize) -> MirrorStats {
+    let mut pair = Pair::new(parts);
     for step in steps {
         pair.step(step);
         // What was lost before a new beginning does not matter after it.
@@ -333,8 +337,8 @@ proptest! {
     #![proptest_config(ProptestConfig::with_cases(1500))]
 
     #[test]
-    fn the_index_is_what_the_engine_holds(steps in prop::collection::vec(step(), 1..60)) {
-        play(&steps);
+    fn the_index_is_what_the_engine_holds(steps in prop::collection::vec(step(), 1..60), parts in 1_usize..3) {
+        play(&steps, parts);
     }
 }
 
@@ -344,7 +348,7 @@ fn the_model_meets_every_case() {
     let mut met = [0_u64; 9];
     for _ in 0..200 {
         let steps = prop::collection::vec(step(), 1..60).new_tree(&mut runner).unwrap().current();
-        let stats = play(&steps);
+        let stats = play(&steps, 1);
         let counts = [
             stats.gaps,
             stats.losses,

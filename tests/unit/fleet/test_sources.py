@@ -23,9 +23,8 @@ def test_each_rank_has_a_source_at_the_workers_host() -> None:
     }
     six = read_sources(json.dumps({"0": {"endpoint": "tcp://[::]:1"}}), "http://[fd00::1]:8000")
     assert six == {0: Source("tcp://[fd00::1]:1")}
-    assert read_sources(json.dumps({"0": {"endpoint": "ipc:///run/kv"}}), "http://h:1") == {
-        0: Source("ipc:///run/kv")
-    }
+    local = {"0": {"endpoint": "ipc:///run/kv", "replay_endpoint": "tcp://127.0.0.1:7"}}
+    assert read_sources(json.dumps(local), "http://h:1") == {0: Source("ipc:///run/kv", "tcp://127.0.0.1:7")}
 
 
 @pytest.mark.parametrize(

@@ -42,9 +42,14 @@ impl Mirror {
                 None => return self.stats.orphan_blocks += event.hashes.len() as u64,
             },
         };
-        let run = name_blocks(event, parent, &hasher);
+        let hashes = hash_blocks(event, parent, &hasher);
+        let parts = self.parts();
+        let held = &self.tiers[event.tier as usize];
+        let ends = hashes.iter().copied().skip(parts - 1).step_by(parts);
+        let run: Vec<Named> = event.hashes.iter().copied().zip(ends).collect();
         self.stats.stored_blocks += run.len() as u64;
-        self.confirm(event, parent, &run, repeated(event, &run, held, self.in_doubt), now);
+        let repeated = repeated(event, &run, held, self.in_doubt);
+        self.confirm(event, parent, &run, hashes, repeated, now);
         self.check_size();
     }
 
@@ -57,7 +62,8 @@ impl Mirror {
         if event.hashes.is_empty() || event.tokens.len() != event.hashes.len() * block_size * 4 {
             return false;
         }
-        if block_size != hasher.block_size() {
+        let parts = block_size / hasher.block_size();
+        if parts * hasher.block_size() != block_size || *self.parts.get_or_insert(parts) != parts {
             self.stats.odd_blocks += event.hashes.len() as u64;
             self.stats.odd_block_size = event.block_size;
             return false;
@@ -70,14 +76,17 @@ impl Mirror {
         event: &Stored<'_>,
         mut parent: Option<BlockHash>,
         run: &[Named],
+        hashes: Vec<BlockHash>,
         mut repeated: usize,
         now: Time,
     ) {
+        let parts = self.parts();
         let held = &mut self.tiers[event.tier as usize];
-        let mut blocks = Vec::with_capacity(run.len().min(BLOCKS_AT_ONCE));
+        let mut hashes = hashes.into_iter();
+        let mut blocks = Vec::with_capacity(run.len().min(BLOCKS_AT_ONCE) * parts);
         for part in run.chunks(BLOCKS_AT_ONCE) {
             blocks.clear();
-            blocks.extend(part.iter().map(|(_, block)| *block));
+            blocks.extend(hashes.by_ref().take(part.len() * parts));
             let mut router = self.router.lock();
             let confirmed = |block: &&BlockHash| router.is_confirmed(self.worker, event.tier, **block);
             let known = blocks.iter().take_while(confirmed).count();
@@ -93,8 +102,8 @@ impl Mirror {
                     self.stats.repeated_blocks += 1;
                     continue;
                 }
-                if let Some(gone) = held.add(*name, *block, index < known) {
-                    self.router.lock().evict(self.worker, event.tier, gone);
+                if let Some(gone) = held.add(*name, *block, (index + 1) * parts <= known) {
+                    self.router.lock().evict(self.worker, event.tier, gone, parts);
                 }
             }
             parent = blocks.last().copied();
@@ -106,6 +115,7 @@ impl Mirror {
             self.stats.ignored_blocks += event.hashes.len() as u64;
             return;
         }
+        let parts = self.parts();
         let held = &mut self.tiers[event.tier as usize];
         for &name in &event.hashes {
             if held.find(name).is_none() {
@@ -114,9 +124,14 @@ impl Mirror {
             }
             self.stats.removed_blocks += 1;
             if let Some(block) = held.remove(name) {
-                self.router.lock().evict(self.worker, event.tier, block);
+                self.router.lock().evict(self.worker, event.tier, block, parts);
             }
         }
+    }
+
+    /// How many of the router's blocks make one of the engine's.
+    fn parts(&self) -> usize {
+        self.parts.unwrap_or(1)
     }
 
     /// The router forgets what the worker holds, and this is no news to the mirror.
@@ -155,8 +170,8 @@ fn repeated(event: &Stored<'_>, run: &[Named], held: &Held, in_doubt: bool) -> u
     }
 }
 
-/// Our hash of each block of a run.
-fn name_blocks(event: &Stored<'_>, parent: Option<BlockHash>, hasher: &BlockHasher) -> Vec<Named> {
+/// Our hashes of a run, one or several for each block of the engine.
+fn hash_blocks(event: &Stored<'_>, parent: Option<BlockHash>, hasher: &BlockHasher) -> Vec<BlockHash> {
     let mut chain: Chain = match parent {
         Some(block) => hasher.after(block),
         None => hasher.chain(&Namespace {
@@ -165,14 +180,17 @@ fn name_blocks(event: &Stored<'_>, parent: Option<BlockHash>, hasher: &BlockHash
             ..Namespace::default()
         }),
     };
+    let parts = event.block_size as usize / hasher.block_size();
     let mut keys = event.keys.iter().peekable();
-    let blocks = event.tokens.chunks_exact(event.block_size as usize * 4).zip(0_u32..);
-    let hashes = blocks.map(|(block, index)| {
+    let blocks = event.tokens.chunks_exact(hasher.block_size() * 4).enumerate();
+    let hash = |(index, block): (usize, &[u8])| {
         let hash = chain.push(block);
-        match keys.next_if(|(at, _)| *at == index) {
+        // What tells an engine's block apart tells all of its parts.
+        while keys.next_if(|(at, _)| (*at as usize) < index / parts).is_some() {}
+        match keys.peek().filter(|(at, _)| *at as usize == index / parts) {
             Some((_, key)) => chain.mix_in(*key),
             None => hash,
         }
-    });
-    event.hashes.iter().copied().zip(hashes).collect()
+    };
+    blocks.map(hash).collect()
 }

@@ -51,6 +51,8 @@ pub struct Mirror {
     replay: Option<Replay>,
     /// The KV cache group that is followed: the first one of full attention.
     group: Option<u32>,
+    /// How many of the router's blocks make one of the engine's.
+    parts: Option<usize>,
     /// Events were lost since the worker was known to hold nothing.
     in_doubt: bool,
     /// What the router was told last: whether events are applied as they come.
@@ -86,6 +88,7 @@ impl Mirror {
             pending: Pending::new(PENDING_BYTES),
             replay: None,
             group: None,
+            parts: None,
             in_doubt: false,
             live: false,
             clears,
@@ -221,6 +224,7 @@ impl Mirror {
         self.order = Order::default();
         self.replay = None;
         self.group = None;
+        self.parts = None;
         self.in_doubt = false;
     }
 

@@ -30,4 +30,24 @@ impl PrefixIndex {
         self.tidy(lower);
         true
     }
+
+    /// [`PrefixIndex::remove`] for `block` and those before it, `blocks` in all: an engine's larger block.
+    pub fn remove_back(&mut self, slot: Slot, block: BlockHash, blocks: usize) {
+        let mut next = Some(block);
+        for _ in 0..blocks {
+            let Some(block) = next else { return };
+            next = self.before(block);
+            self.remove(slot, block);
+        }
+    }
+
+    /// The block before `block`; none where it starts a prompt, or is not known.
+    fn before(&self, block: BlockHash) -> Option<BlockHash> {
+        let (id, index) = self.find(block)?;
+        let node = &self.slab[id];
+        match index.checked_sub(1) {
+            Some(before) => Some(node.run[before]),
+            None => (!node.top).then_some(node.parent),
+        }
+    }
 }

@@ -50,11 +50,11 @@ impl Router {
         self.tier_mut(tier).store(worker.slot, parent, blocks, now)
     }
 
-    /// `worker` does not hold `block` in `tier` any more.
-    pub(crate) fn evict(&mut self, worker: WorkerId, tier: Tier, block: BlockHash) {
+    /// `worker` does not hold `block` in `tier` any more, nor those before it, `blocks` in all.
+    pub(crate) fn evict(&mut self, worker: WorkerId, tier: Tier, block: BlockHash, blocks: usize) {
         if self.present(worker).is_ok() {
             self.following[worker.slot.index()].evictions += 1;
-            self.tier_mut(tier).remove(worker.slot, block);
+            self.tier_mut(tier).remove_back(worker.slot, block, blocks);
         }
     }
 
