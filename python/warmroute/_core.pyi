@@ -109,7 +109,8 @@ class Router:
         """Take in a worker, ready and with nothing cached.
 
         `kv_blocks` bounds what is predicted of its cache, `max_model_len` is in tokens, no `models` means
-        any, and `max_requests` is how many it may have at once.
+        any, and `max_requests` is how many it may have at once. `adapters` are those of the `models` that are
+        LoRA adapters: their blocks are apart from the base model's.
 
         Raises:
             ConfigError: for a name that is taken, or a block size that is not the router's.

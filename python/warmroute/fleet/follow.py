@@ -97,10 +97,6 @@ class Follower:
         if self._sources.pop(name, None) is not None:
             self._events.remove(name)
 
-    def follows(self, name: str) -> bool:
-        """Whether a source is known for the worker."""
-        return name in self._sources
-
     def catching_up(self) -> list[str]:
         """The workers whose events are still asked for."""
         return self._events.catching_up()

@@ -342,6 +342,36 @@ proptest! {
     }
 }
 
+/// vLLM before 0.15 gives an adapter's number alone: its blocks are not the base model's.
+#[test]
+fn an_adapter_without_a_name_is_not_taken_for_the_base_model() {
+    let mut pair = Pair::new(1);
+    let mut event = pair.engine.stored(&[0, 1, 1], 1);
+    let lora_id = event.len() - 4;
+    assert_eq!(event[lora_id - 1..], [BLOCK as u8, 0xc0, 0xc0, 0xc0, 0xc0]);
+    event[lora_id] = 7;
+    pair.engine.send(&[event]);
+    let (number, payload) = pair.engine.under_way.remove(0);
+    pair.arrive(number, &payload);
+    let stats = pair.mirror.stats();
+    assert_eq!((stats.next, stats.blocks, stats.ignored_blocks), (1, 0, 2));
+}
+
+#[test]
+fn an_engine_that_holds_more_than_it_has_is_not_believed() {
+    let mut pair = Pair::new(1);
+    let spec = WorkerSpec { name: "w".to_owned(), kv_blocks: Some(100), ..WorkerSpec::default() };
+    pair.router.lock().update_worker(spec).unwrap();
+    for prompt in 0..1600_u32 {
+        pair.engine.prompt(&[0, 2 + (prompt / 40) as u8, 50 + (prompt % 40) as u8], false);
+        let (number, payload) = pair.engine.under_way.remove(0);
+        pair.arrive(number, &payload);
+    }
+    let stats = pair.mirror.stats();
+    assert!(stats.losses > 0 && stats.blocks <= 1225, "{stats:?}");
+    pair.router.lock().index().check().unwrap();
+}
+
 #[test]
 fn the_model_meets_every_case() {
     let mut runner = TestRunner::deterministic();

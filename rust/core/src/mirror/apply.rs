@@ -55,7 +55,9 @@ impl Mirror {
 
     /// Whether the event speaks of blocks that the index can hold.
     fn follows(&mut self, event: &Stored<'_>, hasher: &BlockHasher) -> bool {
-        if event.remote || event.full_attention == Some(false) {
+        // An adapter that has only a number cannot be told from another worker's, nor from the base model by its name.
+        let nameless = event.lora.is_none() && event.lora_id.is_some();
+        if event.remote || event.full_attention == Some(false) || nameless {
             return false;
         }
         let block_size = event.block_size as usize;
@@ -148,6 +150,7 @@ impl Mirror {
         let limit = known.map_or(MAX_BLOCKS, |blocks| blocks as usize * 2 + 1024);
         if held > limit {
             self.stats.losses += 1;
+            self.in_doubt = true;
             self.tiers.iter_mut().for_each(Held::clear);
             self.clear_router();
         }
