@@ -5,6 +5,7 @@ from typing import Any
 
 import pytest
 
+from tests.support.prompter import ToldPrompter
 from warmroute import logs
 from warmroute.config import FleetOptions, WorkerOptions
 from warmroute.errors import WorkerUnreachable
@@ -209,30 +210,19 @@ class FakeVerifier:
         return dict.fromkeys(names, self.verdict)
 
 
-class FakePrompter:
-    def __init__(self) -> None:
-        self.told: dict[str, tuple[str, str]] = {}
-
-    def set_trust(self, model: str, text: str, chat: str) -> None:
-        self.told[model] = (text, chat)
-
-    def forget(self, model: str) -> None:
-        self.told.pop(model, None)
-
-
 @pytest.fixture
 def verifier(router: FakeRouter) -> FakeVerifier:
     return FakeVerifier(router)
 
 
 @pytest.fixture
-def prompter() -> FakePrompter:
-    return FakePrompter()
+def prompter() -> ToldPrompter:
+    return ToldPrompter()
 
 
 @pytest.fixture
 async def verifying(
-    router: FakeRouter, client: FakeClient, verifier: FakeVerifier, prompter: FakePrompter
+    router: FakeRouter, client: FakeClient, verifier: FakeVerifier, prompter: ToldPrompter
 ) -> AsyncIterator[Fleet]:
     fleet = Fleet(router, client, OPTIONS, block_size=16, verifier=verifier, trust=Trust(prompter))
     yield fleet
@@ -240,7 +230,7 @@ async def verifying(
 
 
 async def test_a_worker_is_compared_before_it_is_ready(
-    verifying: Fleet, router: FakeRouter, client: FakeClient, verifier: FakeVerifier, prompter: FakePrompter
+    verifying: Fleet, router: FakeRouter, client: FakeClient, verifier: FakeVerifier, prompter: ToldPrompter
 ) -> None:
     verifier.gate.clear()
     client.up = True
@@ -258,7 +248,7 @@ async def test_a_worker_is_compared_before_it_is_ready(
 
 
 async def test_a_worker_that_was_restarted_is_compared_while_it_takes_nothing(
-    verifying: Fleet, router: FakeRouter, client: FakeClient, verifier: FakeVerifier, prompter: FakePrompter
+    verifying: Fleet, router: FakeRouter, client: FakeClient, verifier: FakeVerifier, prompter: ToldPrompter
 ) -> None:
     client.up = True
     verifying.add(W1)
@@ -272,7 +262,7 @@ async def test_a_worker_that_was_restarted_is_compared_while_it_takes_nothing(
 
 
 async def test_what_a_worker_said_is_forgotten_with_it(
-    verifying: Fleet, router: FakeRouter, client: FakeClient, prompter: FakePrompter
+    verifying: Fleet, router: FakeRouter, client: FakeClient, prompter: ToldPrompter
 ) -> None:
     client.up = True
     verifying.add(W1)

@@ -4,6 +4,7 @@ from collections.abc import Iterator
 
 import pytest
 
+from tests.support.prompter import ToldPrompter
 from warmroute import logs
 from warmroute.fleet import State, Trust, Verdict
 from warmroute.fleet.canaries import Canary
@@ -16,24 +17,13 @@ BAD = Verdict(State.REFUSED, State.REFUSED, DIFFERENCE)
 TEMPLATE = Verdict(State.VERIFIED, State.REFUSED, DIFFERENCE)
 
 
-class FakePrompter:
-    def __init__(self) -> None:
-        self.told: dict[str, tuple[str, str]] = {}
-
-    def set_trust(self, model: str, text: str, chat: str) -> None:
-        self.told[model] = (text, chat)
-
-    def forget(self, model: str) -> None:
-        self.told.pop(model, None)
+@pytest.fixture
+def prompter() -> ToldPrompter:
+    return ToldPrompter()
 
 
 @pytest.fixture
-def prompter() -> FakePrompter:
-    return FakePrompter()
-
-
-@pytest.fixture
-def trust(prompter: FakePrompter) -> Trust:
+def trust(prompter: ToldPrompter) -> Trust:
     return Trust(prompter)
 
 
@@ -46,7 +36,7 @@ def log() -> Iterator[io.StringIO]:
 
 
 def test_one_worker_that_disagrees_turns_the_model_off_and_no_other(
-    trust: Trust, prompter: FakePrompter, log: io.StringIO
+    trust: Trust, prompter: ToldPrompter, log: io.StringIO
 ) -> None:
     trust.learn("w1", {"a": GOOD, "b": GOOD})
     trust.learn("w2", {"a": BAD})
@@ -58,7 +48,7 @@ def test_one_worker_that_disagrees_turns_the_model_off_and_no_other(
     assert "local tokens are on again" in log.getvalue()
 
 
-def test_a_template_that_differs_is_for_chats(trust: Trust, prompter: FakePrompter) -> None:
+def test_a_template_that_differs_is_for_chats(trust: Trust, prompter: ToldPrompter) -> None:
     trust.learn("w1", {"a": GOOD})
     trust.learn("w2", {"a": TEMPLATE})
     assert prompter.told == {"a": ("verified", "refused")}
@@ -83,7 +73,7 @@ def test_many_names_are_one_line(trust: Trust, log: io.StringIO) -> None:
 
 
 def test_a_worker_that_does_not_say_is_said_once(
-    trust: Trust, prompter: FakePrompter, log: io.StringIO
+    trust: Trust, prompter: ToldPrompter, log: io.StringIO
 ) -> None:
     for _ in range(3):
         trust.learn("silent", {"quiet": NONE})
@@ -99,7 +89,7 @@ def test_chats_that_cannot_be_rendered_are_said_once(trust: Trust, log: io.Strin
 
 def test_it_equals_the_obvious_model() -> None:
     generator = random.Random(7)
-    prompter = FakePrompter()
+    prompter = ToldPrompter()
     trust = Trust(prompter)
     seen: dict[str, dict[str, Verdict]] = {}
     for _ in range(2_000):
