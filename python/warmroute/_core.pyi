@@ -150,6 +150,32 @@ class Router:
             UnknownWorker: for a name that the fleet does not have.
         """
 
+    def resume_worker(self, name: str) -> None:
+        """Let a worker that drains take requests again.
+
+        Raises:
+            UnknownWorker: for a name that the fleet does not have.
+        """
+
+    def observe_worker(self, name: str, *, others: int, kv_usage: float, valid_s: float) -> None:
+        """Take what a worker's own metrics say; it counts beside the bookings, for `valid_s` seconds.
+
+        `others` are its requests that this router did not send, `kv_usage` is the share of its KV blocks in
+        active use.
+
+        Raises:
+            UnknownWorker: for a name that the fleet does not have.
+        """
+
+    def worker_activity(self, name: str) -> tuple[int, int, float]:
+        """Give a worker's active requests, the signs of life of them so far, and its seconds of waiting.
+
+        A sign of life is a first token, more output, or a reply that is whole.
+
+        Raises:
+            UnknownWorker: for a name that the fleet does not have.
+        """
+
     def remove_worker(self, name: str) -> None:
         """Forget a worker and everything it holds. Leases on it stay valid.
 

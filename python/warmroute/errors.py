@@ -68,6 +68,14 @@ class UnknownWorker(RequestError, LookupError):
     code = "worker_not_found"
 
 
+class WorkerConflict(RequestError):
+    """The fleet cannot be changed this way: the name is another worker's, or a source would undo it."""
+
+    http_status = 409
+    grpc_code = "FAILED_PRECONDITION"
+    code = "worker_conflict"
+
+
 class PromptTooLong(RequestError):
     """The prompt is longer than any eligible worker takes."""
 

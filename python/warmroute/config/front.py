@@ -91,6 +91,14 @@ class FleetOptions:
     probe_failures: int = option(
         3, "Failed looks in a row after which a worker is down.", minimum=1, maximum=1_000
     )
+    worker_drain_timeout_ms: int = option(
+        1_800_000,
+        "How long a worker that left its sources may finish what it has; then it is forgotten, and its "
+        "requests go on without being counted.",
+        minimum=0,
+        maximum=DAY_MS,
+        unit="ms",
+    )
     kv_events: str = option(
         "auto",
         "Whether the workers' KV events are followed: `auto` does where a worker publishes them "

@@ -2,14 +2,16 @@
 
 import asyncio
 import random
-from collections.abc import Sequence
-from dataclasses import dataclass, field, replace
-from typing import Any, Protocol
+from collections.abc import Callable, Sequence
+from dataclasses import replace
+from typing import Any
 
 from warmroute.config import FleetOptions, WorkerOptions
 from warmroute.errors import WorkerError
-from warmroute.fleet.facts import Facts, Model
+from warmroute.fleet.facts import Facts
 from warmroute.fleet.health import Health, Status
+from warmroute.fleet.ports import ClientPort, FollowerPort, RouterPort, VerifierPort
+from warmroute.fleet.state import WorkerState, is_another_process, models_of, terms
 from warmroute.fleet.trust import Trust
 from warmroute.fleet.verdict import Verdict
 from warmroute.logs import get
@@ -18,96 +20,6 @@ from warmroute.logs import get
 VERIFY_AGAIN_S = 60.0
 
 log = get("fleet")
-
-
-class RouterPort(Protocol):
-    """What the fleet needs of a router."""
-
-    def add_worker(
-        self,
-        name: str,
-        *,
-        url: str = "",
-        kv_blocks: int | None = None,
-        block_size: int | None = None,
-        models: Sequence[str] | None = None,
-        adapters: Sequence[str] | None = None,
-        max_model_len: int | None = None,
-        max_requests: int | None = None,
-        dp_rank: int | None = None,
-    ) -> None:
-        """Make a worker known; it takes nothing until it is ready."""
-
-    def update_worker(
-        self,
-        name: str,
-        *,
-        url: str = "",
-        kv_blocks: int | None = None,
-        block_size: int | None = None,
-        models: Sequence[str] | None = None,
-        adapters: Sequence[str] | None = None,
-        max_model_len: int | None = None,
-        max_requests: int | None = None,
-        dp_rank: int | None = None,
-    ) -> None:
-        """Replace what is known of a worker."""
-
-    def set_ready(self, name: str, ready: bool) -> None:
-        """Say whether the worker may be chosen; one that may not has lost its cache."""
-
-    def remove_worker(self, name: str) -> None:
-        """Forget a worker and what it holds."""
-
-
-class ClientPort(Protocol):
-    """How the fleet looks at a worker."""
-
-    async def health(self, worker: WorkerOptions) -> None:
-        """Raise `WorkerError` unless the worker is healthy."""
-
-    async def facts(self, worker: WorkerOptions) -> Facts:
-        """Learn what the worker serves, or raise `WorkerError`."""
-
-
-class VerifierPort(Protocol):
-    """Whoever compares a worker's tokens with ours."""
-
-    async def verify(self, worker: WorkerOptions, models: Sequence[Model]) -> dict[str, Verdict]:
-        """The verdict on each of the worker's models that has a tokenizer here."""
-
-
-class FollowerPort(Protocol):
-    """Whoever follows the workers' KV events; see `warmroute.fleet.follow.Follower`."""
-
-    async def learn(self, name: str, worker: WorkerOptions) -> list[int]:
-        """Follow a worker's events, and say which data-parallel ranks its URL serves."""
-
-    def came_up(self, name: str) -> None:
-        """The worker is taken in."""
-
-    def restarted(self, name: str) -> None:
-        """Another process has taken the worker's place."""
-
-    def forget(self, name: str) -> None:
-        """The worker has left."""
-
-
-@dataclass(slots=True)
-class WorkerState:
-    """One worker as the fleet knows it."""
-
-    options: WorkerOptions
-    health: Health
-    facts: Facts = field(default_factory=Facts)
-    error: str = ""
-    stale: bool = True
-    verify_at: float | None = None
-
-    @property
-    def name(self) -> str:
-        """The worker's name."""
-        return self.options.name or self.options.url
 
 
 class Fleet:
@@ -141,24 +53,69 @@ class Fleet:
         self._looks = asyncio.Semaphore(options.probe_concurrency)
         self._states: dict[str, WorkerState] = {}
         self._tasks: dict[str, asyncio.Task[None]] = {}
+        self._listeners: list[Callable[[str], None]] = []
 
-    def add(self, options: WorkerOptions) -> None:
-        """Start to watch a worker. It is taken in when it is up."""
-        state = WorkerState(options, Health(self._options.probe_failures))
-        self._router.add_worker(state.name, **_terms(options, Facts(), self._block_size))
+    def listen(self, changed: Callable[[str], None]) -> None:
+        """Have a callback told the name of each worker that joins, changes or leaves. It must not block."""
+        self._listeners.append(changed)
+
+    def add(self, options: WorkerOptions, source: str = "", base: str | None = None) -> None:
+        """Start to watch a worker. It is taken in when it is up.
+
+        `source` says who knows of it; `base` is the worker whose URL serves it as a further rank.
+        """
+        state = WorkerState(options, Health(self._options.probe_failures), source, base)
+        self._router.add_worker(state.name, **terms(options, Facts(), self._block_size))
         self._router.set_ready(state.name, False)
         self._states[state.name] = state
         self._tasks[state.name] = asyncio.create_task(self._watch(state), name=f"watch {state.name}")
+        self._tell(state.name)
 
-    async def remove(self, name: str) -> None:
+    def update(self, options: WorkerOptions, source: str) -> None:
+        """Take other options for a worker of the same name and URL; what it holds and does stays."""
+        state = self._states[options.name or options.url]
+        state.source = source
+        if options == state.options:
+            return
+        state.options, state.stale = options, True
+        self._router.update_worker(state.name, **terms(options, state.facts, self._block_size))
+        for further in self._further(state.name):
+            self.update(replace(options, name=further.name, dp_rank=further.options.dp_rank), source)
+        self._tell(state.name)
+
+    def drain(self, name: str) -> None:
+        """Give a worker nothing more; what it has goes on."""
+        for state in self._group(name):
+            if not state.draining:
+                state.draining = True
+                self._router.drain_worker(state.name)
+                self._tell(state.name)
+
+    def resume(self, name: str) -> None:
+        """Take a worker that drains back."""
+        for state in self._group(name):
+            if state.draining:
+                state.draining = False
+                self._router.resume_worker(state.name)
+                self._tell(state.name)
+
+    def is_idle(self, name: str) -> bool:
+        """Whether a worker has nothing that would be waited for: no request, or it does not answer."""
+        return all(
+            state.health.status is not Status.UP or self._router.worker_activity(state.name)[0] == 0
+            for state in self._group(name)
+        )
+
+    def remove(self, name: str) -> None:
         """Stop to watch a worker, and make the router forget it."""
-        task = self._tasks.pop(name)
-        await _stop([task])
-        del self._states[name]
-        self._distrust(name)
-        if self._follower is not None:
-            self._follower.forget(name)
-        self._router.remove_worker(name)
+        for state in self._group(name):
+            self._tasks.pop(state.name).cancel()
+            del self._states[state.name]
+            self._distrust(state.name)
+            if self._follower is not None:
+                self._follower.forget(state.name)
+            self._router.remove_worker(state.name)
+            self._tell(state.name)
 
     async def close(self) -> None:
         """Stop to watch; the router keeps what it knows."""
@@ -170,9 +127,24 @@ class Fleet:
         """Every worker, in the order in which they were added."""
         return list(self._states.values())
 
+    def state(self, name: str) -> WorkerState | None:
+        """The worker of this name."""
+        return self._states.get(name)
+
     def is_ready(self) -> bool:
         """Whether any worker is up."""
-        return any(state.health.status is Status.UP for state in self._states.values())
+        return any(state.health.status is Status.UP and not state.draining for state in self._states.values())
+
+    def _group(self, name: str) -> list[WorkerState]:
+        """A worker, and the further data-parallel ranks behind its URL."""
+        return [self._states[name], *self._further(name)]
+
+    def _further(self, name: str) -> list[WorkerState]:
+        return [state for state in self._states.values() if state.base == name]
+
+    def _tell(self, name: str) -> None:
+        for changed in self._listeners:
+            changed(name)
 
     async def _watch(self, state: WorkerState) -> None:
         while True:
@@ -191,7 +163,8 @@ class Fleet:
         try:
             await self._client.health(state.options)
             if state.stale:
-                await self._learn(state, await self._client.facts(state.options))
+                options = state.options
+                await self._learn(state, await self._client.facts(options), options)
             elif state.verify_at is not None and asyncio.get_running_loop().time() >= state.verify_at:
                 await self._verify(state)
         except WorkerError as error:
@@ -203,6 +176,7 @@ class Fleet:
             if self._follower is not None:
                 self._follower.came_up(state.name)
             log.info("worker is up", worker=state.name, url=state.options.url)
+            self._tell(state.name)
 
     def _failed(self, state: WorkerState, error: WorkerError) -> None:
         # It may come back as another process, with another model and an empty cache.
@@ -212,12 +186,13 @@ class Fleet:
             self._router.set_ready(state.name, False)
             self._distrust(state.name)
             log.warning("worker is down", worker=state.name, url=state.options.url, error=error)
+            self._tell(state.name)
 
-    async def _learn(self, state: WorkerState, facts: Facts) -> None:
-        terms = _terms(state.options, facts, self._block_size)
-        self._router.update_worker(state.name, **terms)
+    async def _learn(self, state: WorkerState, facts: Facts, asked: WorkerOptions) -> None:
+        told = terms(state.options, facts, self._block_size)
+        self._router.update_worker(state.name, **told)
         was_up = state.health.status is Status.UP
-        restarted = was_up and _restarted(state.facts, facts)
+        restarted = was_up and is_another_process(state.facts, facts)
         if restarted:
             log.info("worker was restarted; its cache is empty", worker=state.name)
             # What is not ready has lost its cache: the router forgets what the old process held.
@@ -225,14 +200,17 @@ class Fleet:
             if self._follower is not None:
                 self._follower.restarted(state.name)
         same = was_up and not restarted and facts.started is not None and facts.models == state.facts.models
-        state.facts, state.stale = facts, False
+        # Whoever changed the options meanwhile wants another look.
+        state.facts, state.stale = facts, state.options is not asked
         if not same:
             # Before it is ready: a prompt must not be encoded in a way that its worker does not share.
             await self._verify(state)
             await self._follow(state)
         if restarted:
             self._router.set_ready(state.name, True)
-        self._warn(state, terms)
+        if not same:
+            self._tell(state.name)
+        self._warn(state, told)
 
     async def _follow(self, state: WorkerState) -> None:
         if self._follower is None:
@@ -252,16 +230,18 @@ class Fleet:
         log.info("the URL serves several data-parallel ranks", worker=state.name, ranks=len(ranks))
         options = state.options
         state.options = replace(options, dp_rank=first)
-        self._router.update_worker(state.name, **_terms(state.options, state.facts, self._block_size))
+        self._router.update_worker(state.name, **terms(state.options, state.facts, self._block_size))
         for rank in others:
             name = f"{state.name}@{rank}"
             if name not in self._states:
-                self.add(replace(options, name=name, dp_rank=rank))
+                self.add(replace(options, name=name, dp_rank=rank), state.source, state.name)
+                if state.draining:
+                    self.drain(name)
 
     async def _verify(self, state: WorkerState) -> None:
         if self._verifier is None or self._trust is None:
             return
-        verdicts = await self._verifier.verify(state.options, _models(state))
+        verdicts = await self._verifier.verify(state.options, models_of(state))
         self._trust.learn(state.name, verdicts)
         again = any(verdict.error and not verdict.lasting for verdict in verdicts.values())
         state.verify_at = asyncio.get_running_loop().time() + VERIFY_AGAIN_S if again else None
@@ -276,13 +256,13 @@ class Fleet:
         )
         if models != state.facts.models:
             state.facts = replace(state.facts, models=models)
-            self._router.update_worker(state.name, **_terms(state.options, state.facts, self._block_size))
+            self._router.update_worker(state.name, **terms(state.options, state.facts, self._block_size))
 
     def _distrust(self, name: str) -> None:
         if self._trust is not None:
             self._trust.forget(name)
 
-    def _warn(self, state: WorkerState, terms: dict[str, Any]) -> None:
+    def _warn(self, state: WorkerState, told: dict[str, Any]) -> None:
         size = state.options.block_size or state.facts.block_size
         if size is not None and size != self._block_size:
             log.once(
@@ -292,40 +272,12 @@ class Fleet:
                 worker_block_size=size,
                 router_block_size=self._block_size,
             )
-        if terms["kv_blocks"] is None:
+        if told["kv_blocks"] is None:
             log.once(state.name, "the worker's KV blocks are not known: set kv_blocks", worker=state.name)
         if state.facts.prefix_caching is False:
             log.once(
                 state.name, "the worker has prefix caching off: it never holds a prefix", worker=state.name
             )
-
-
-def _terms(options: WorkerOptions, facts: Facts, block_size: int) -> dict[str, Any]:
-    """What the router is told: the configuration first, then what the worker says."""
-    kv_blocks = options.kv_blocks or facts.kv_blocks
-    own_size = options.block_size or facts.block_size or block_size
-    return {
-        "url": options.url,
-        # The router counts in its own blocks, also where the worker cuts its KV cache otherwise.
-        "kv_blocks": max(1, kv_blocks * own_size // block_size) if kv_blocks else None,
-        "block_size": block_size,
-        "models": options.models or tuple(model.id for model in facts.models),
-        "adapters": tuple(model.id for model in facts.models if model.parent),
-        "max_model_len": options.max_model_len or facts.max_model_len,
-        "max_requests": options.max_requests,
-        "dp_rank": options.dp_rank,
-    }
-
-
-def _models(state: WorkerState) -> list[Model]:
-    """What the worker serves: the configuration first, then what the worker says."""
-    known = {model.id: model for model in state.facts.models}
-    return [known.get(name, Model(name)) for name in state.options.models or known]
-
-
-def _restarted(before: Facts, after: Facts) -> bool:
-    """Whether it is another process than before, although it never was down for long enough to count."""
-    return before.started is not None and after.started is not None and before.started != after.started
 
 
 async def _stop(tasks: Sequence[asyncio.Task[None]]) -> None:

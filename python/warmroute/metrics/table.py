@@ -230,6 +230,12 @@ WORKERS = (
     _gauge("workers", "Workers by state.", _states, "state"),
     _gauge("worker_ready", "1 where the worker takes requests.", _ready, "worker"),
     _gauge("worker_requests", "Active requests.", _worker("requests"), "worker"),
+    _gauge(
+        "worker_other_requests",
+        "Requests that the worker's own metrics show and this router did not send.",
+        _worker("other_requests"),
+        "worker",
+    ),
     _gauge("worker_prefilling_requests", "Requests before the first token.", _worker("prefilling"), "worker"),
     _gauge("worker_queued_tokens", "Uncached prompt tokens of those.", _worker("queued_tokens"), "worker"),
     _gauge("worker_context_tokens", "Tokens of active contexts.", _worker("context_tokens"), "worker"),

@@ -18,7 +18,8 @@ from warmroute.config import (
 )
 from warmroute.config.tokenizers import KEY
 from warmroute.errors import ConfigError
-from warmroute.fleet import Events, Fleet, Follower, Trust, Verifier, WorkerClient
+from warmroute.fleet import Events, Fleet, Follower, Reconciler, Trust, Verifier, WorkerClient
+from warmroute.fleet.discovery.listing import CONFIG, Listing
 from warmroute.logs import get
 from warmroute.metrics import Metrics, Snapshot
 from warmroute.native import Mirror, Prompter, Proxy, Router, __version__
@@ -61,6 +62,7 @@ async def _serve(config: Config) -> None:
             trust=trust,
             follower=follower if options.kv_events == "auto" else None,
         )
+        reconciler = Reconciler(fleet, options.worker_drain_timeout_ms / 1000)
         server = _Server(router, prompter, fleet, trust, follower=follower, config=config)
         watching = [
             asyncio.create_task(server.checks.watch()),
@@ -69,13 +71,13 @@ async def _serve(config: Config) -> None:
         port = server.proxy.start()
         log.info("listening", host=listen.host, port=port, workers=len(config.workers), policy=router.policy)
         try:
-            for worker in config.workers:
-                fleet.add(worker)
+            reconciler.offer(CONFIG, [Listing(worker) for worker in config.workers])
             await signals.first.wait()
             await server.drain(listen.drain_timeout_ms / 1000, signals.second)
         finally:
             for task in watching:
                 task.cancel()
+            await reconciler.close()
             await fleet.close()
             server.proxy.stop()
             events.close()

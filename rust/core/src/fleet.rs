@@ -140,6 +140,16 @@ impl Fleet {
         Ok(Arc::clone(&place.worker))
     }
 
+    /// Lets a worker that drains take requests again.
+    ///
+    /// # Errors
+    /// [`FleetError::UnknownWorker`].
+    pub fn resume(&mut self, name: &str) -> Result<Arc<Worker>, FleetError> {
+        let place = self.place_mut(name)?;
+        place.draining = false;
+        Ok(Arc::clone(&place.worker))
+    }
+
     /// Forgets a worker.
     ///
     /// # Errors

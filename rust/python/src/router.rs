@@ -1,6 +1,6 @@
 //! The router as a Python object.
 
-use std::time::Instant;
+use std::time::{Duration, Instant};
 
 use pyo3::prelude::*;
 use pyo3::types::PyDict;
@@ -186,6 +186,35 @@ impl PyRouter {
 
     fn drain_worker(&self, py: Python<'_>, name: &str) -> PyResult<()> {
         self.change(py, |router| router.drain_worker(name))
+    }
+
+    fn resume_worker(&self, py: Python<'_>, name: &str) -> PyResult<()> {
+        self.change(py, |router| router.resume_worker(name))
+    }
+
+    #[pyo3(signature = (name, *, others, kv_usage, valid_s))]
+    fn observe_worker(
+        &self,
+        py: Python<'_>,
+        name: &str,
+        others: u32,
+        kv_usage: f64,
+        valid_s: f64,
+    ) -> PyResult<()> {
+        let valid = Duration::try_from_secs_f64(valid_s).unwrap_or_default();
+        let now = self.router.time(Instant::now());
+        self.change(py, |router| router.observe_worker(name, others, kv_usage, now, valid))
+    }
+
+    /// What moves while a worker's requests run: active requests, signs of life so far, seconds of waiting.
+    fn worker_activity(&self, py: Python<'_>, name: &str) -> PyResult<(u32, u64, f64)> {
+        let activity = py.detach(|| {
+            let router = self.router.lock();
+            let slot = router.fleet().get(name)?.id.slot();
+            let load = router.ledger().load(slot);
+            Ok(load.map_or((0, 0, 0.0), |load| (load.requests(), load.moves(), load.wait_seconds())))
+        });
+        activity.map_err(|error: FleetError| errors::fleet(py, &error))
     }
 
     fn remove_worker(&self, py: Python<'_>, name: &str) -> PyResult<()> {

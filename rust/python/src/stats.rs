@@ -35,8 +35,8 @@ pub(crate) fn router<'py>(py: Python<'py>, stats: &Stats) -> PyResult<Bound<'py,
 
 fn worker<'py>(py: Python<'py>, stats: &WorkerStats) -> PyResult<Bound<'py, PyDict>> {
     let dict = fields!(py, stats;
-        name, requests, prefilling, queued_tokens, context_tokens, active_blocks, wait_seconds, ttft_scale,
-        confirmed_blocks, predicted_blocks, following);
+        name, requests, other_requests, prefilling, queued_tokens, context_tokens, active_blocks, wait_seconds,
+        ttft_scale, confirmed_blocks, predicted_blocks, following);
     dict.set_item("state", stats.state.name())?;
     dict.set_item("suspect", stats.truth.is_suspect())?;
     dict.set_item("errors", stats.truth.errors)?;

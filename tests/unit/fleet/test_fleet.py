@@ -37,6 +37,15 @@ class FakeRouter:
         self.calls.append("ready" if ready else "not ready")
         self.workers[name]["ready"] = ready
 
+    def drain_worker(self, name: str) -> None:
+        self.workers[name]["draining"] = True
+
+    def resume_worker(self, name: str) -> None:
+        self.workers[name]["draining"] = False
+
+    def worker_activity(self, name: str) -> tuple[int, int, float]:
+        return self.workers[name].get("requests", 0), 0, 0.0
+
     def remove_worker(self, name: str) -> None:
         self.calls.append("remove")
         del self.workers[name]
@@ -272,7 +281,7 @@ async def test_what_a_worker_said_is_forgotten_with_it(
     assert prompter.told == {}
     client.up = True
     await until(lambda: bool(prompter.told))
-    await verifying.remove("w1")
+    verifying.remove("w1")
     assert prompter.told == {}
 
 
@@ -319,6 +328,6 @@ async def test_a_removed_worker_is_no_longer_watched(
 ) -> None:
     fleet.add(W1)
     await looks(client, 1)
-    await fleet.remove("w1")
+    fleet.remove("w1")
     assert router.workers == {}
     assert fleet.states() == []

@@ -11,6 +11,7 @@ WORKER = {
     "state": "ready",
     "requests": 3,
     "prefilling": 1,
+    "other_requests": 3,
     "queued_tokens": 500,
     "context_tokens": 90_000,
     "active_blocks": 6_000,

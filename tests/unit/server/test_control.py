@@ -37,6 +37,13 @@ class FakeRouter:
 
     def set_ready(self, name: str, ready: bool) -> None: ...
 
+    def drain_worker(self, name: str) -> None: ...
+
+    def resume_worker(self, name: str) -> None: ...
+
+    def worker_activity(self, name: str) -> tuple[int, int, float]:
+        return 0, 0, 0.0
+
     def remove_worker(self, name: str) -> None: ...
 
 

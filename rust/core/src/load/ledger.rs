@@ -6,6 +6,7 @@ use std::time::Duration;
 use crate::block::BlockHash;
 use crate::ids::{Slot, WorkerId};
 use crate::load::active::{ActiveBlocks, Used};
+use crate::load::observed::{Latest, Observed};
 use crate::time::Time;
 
 /// The weight of what was observed before, at each new observation: about the last ten count.
@@ -88,6 +89,8 @@ pub struct Load {
     predicted_seconds: f64,
     failures: u32,
     paused_until: Time,
+    moves: u64,
+    latest: Latest,
 }
 
 impl Load {
@@ -128,6 +131,16 @@ impl Load {
         } else {
             1.0
         }
+    }
+
+    /// Grows with each sign of life of the requests: a first token, more output, a reply that is whole.
+    pub fn moves(&self) -> u64 {
+        self.moves
+    }
+
+    /// What the worker's own metrics say beyond these sums; nothing once that is stale.
+    pub fn observed(&self, now: Time) -> Observed {
+        self.latest.at(now)
     }
 
     /// Whether the worker's last requests failed, and it is not time to try it again.
@@ -210,6 +223,13 @@ impl Ledger {
         self.loads.get(slot.index())
     }
 
+    /// Takes what a worker's own metrics say; it counts until `until`, or until the next observation.
+    pub fn observe(&mut self, worker: WorkerId, observed: Observed, until: Time) {
+        if let Some(load) = self.current(worker) {
+            load.latest = Latest::new(observed, until);
+        }
+    }
+
     /// Open reservations.
     pub fn open(&self) -> usize {
         self.places.len() - self.free.len()
@@ -264,6 +284,7 @@ impl Ledger {
             if let Some(load) = self.current(worker) {
                 load.observe(observed, prefill.predicted);
                 load.failures = 0;
+                load.moves += 1;
             }
         }
     }
@@ -277,6 +298,7 @@ impl Ledger {
         let worker = entry.worker;
         if let Some(load) = self.current(worker) {
             load.context_tokens += more;
+            load.moves += u64::from(more > 0);
         }
     }
 
@@ -301,7 +323,10 @@ impl Ledger {
             load.active.release(&entry.used);
             match outcome {
                 Outcome::Unreachable if !began => load.failed(now),
-                Outcome::Finished => load.failures = 0,
+                Outcome::Finished => {
+                    load.failures = 0;
+                    load.moves += 1;
+                }
                 _ => {}
             }
         }

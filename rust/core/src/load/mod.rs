@@ -2,4 +2,5 @@
 
 pub(crate) mod active;
 pub mod ledger;
+pub mod observed;
 pub(crate) mod outputs;

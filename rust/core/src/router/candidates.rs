@@ -125,15 +125,20 @@ impl Router {
         let overlap_tokens = (self.overlaps.get(worker.id.slot).blocks * block_size).min(usable);
         let slot = worker.id.slot;
         let base = Candidate { overlap_tokens, ..idle(slot, worker.name_hash) };
-        let Some(load) = self.ledger.load(slot).filter(|load| load.requests() > 0) else { return base };
+        let Some(load) = self.ledger.load(slot) else { return base };
+        let others = load.observed(self.now);
+        if load.requests() == 0 && others.requests == 0 {
+            return base;
+        }
         let new_blocks = u64::from((request.prompt_tokens - overlap_tokens) / block_size);
         let limit = self.config.full_share * f64::from(self.kv_blocks(worker));
         Candidate {
             wait_seconds: load.wait_seconds(),
             queued_tokens: load.queued_tokens(),
-            requests: load.requests(),
-            context_tokens: load.context_tokens(),
-            full: (load.active_blocks() + new_blocks) as f64 > limit,
+            requests: load.requests().saturating_add(others.requests),
+            context_tokens: load.context_tokens() + others.context_tokens,
+            full: (load.active_blocks() + new_blocks) as f64 > limit
+                || others.kv_usage > self.config.full_share,
             ..base
         }
     }

@@ -23,7 +23,8 @@ use crate::config::RouterConfig;
 use crate::error::{ConfigError, FleetError, RouteError};
 use crate::fleet::{Fleet, Worker, WorkerSpec};
 use crate::ids::WorkerId;
-use crate::load::ledger::{Booking, Ledger, Outcome, Reservation};
+use crate::load::ledger::{Booking, Ledger, Load, Outcome, Reservation};
+use crate::load::observed::Observed;
 use crate::load::outputs::OutputMeans;
 use crate::prefix::{Overlaps, PrefixIndex};
 use crate::select::{self, Candidate, Reason, cost};
@@ -204,6 +205,37 @@ impl Router {
     /// [`FleetError::UnknownWorker`].
     pub fn drain_worker(&mut self, name: &str) -> Result<(), FleetError> {
         self.fleet.drain(name).map(drop)
+    }
+
+    /// Lets a worker that drains take requests again.
+    ///
+    /// # Errors
+    /// [`FleetError::UnknownWorker`].
+    pub fn resume_worker(&mut self, name: &str) -> Result<(), FleetError> {
+        self.fleet.resume(name).map(drop)
+    }
+
+    /// Takes what a worker's own metrics say: `others` are the requests that this router did not send, `kv_usage` is
+    /// the share of its KV blocks in active use. It counts for `valid`, beside the bookings.
+    ///
+    /// # Errors
+    /// [`FleetError::UnknownWorker`].
+    pub fn observe_worker(
+        &mut self,
+        name: &str,
+        others: u32,
+        kv_usage: f64,
+        now: Time,
+        valid: Duration,
+    ) -> Result<(), FleetError> {
+        let worker = Arc::clone(self.fleet.get(name)?);
+        let own = self.ledger.load(worker.id.slot).map_or(0, Load::active_blocks);
+        let used = (kv_usage.clamp(0.0, 1.0) * f64::from(self.kv_blocks(&worker))) as u64;
+        let blocks = if others > 0 { used.saturating_sub(own) } else { 0 };
+        let context_tokens = blocks * u64::from(self.config.block_size);
+        let observed = Observed { requests: others, context_tokens, kv_usage };
+        self.ledger.observe(worker.id, observed, now.after(valid));
+        Ok(())
     }
 
     /// Forgets a worker and everything it holds. Leases on it stay valid, and book nothing any more.

@@ -57,6 +57,8 @@ pub struct WorkerStats {
     pub state: WorkerState,
     /// Active requests.
     pub requests: u32,
+    /// Requests that its own metrics show and this router did not send.
+    pub other_requests: u32,
     /// Requests before their first token.
     pub prefilling: u32,
     /// Uncached prompt tokens before their first token.
@@ -122,6 +124,7 @@ impl Router {
                 name: worker.spec.name.clone(),
                 state,
                 requests: load.requests(),
+                other_requests: load.observed(self.now).requests,
                 prefilling: load.prefilling(),
                 queued_tokens: load.queued_tokens(),
                 context_tokens: load.context_tokens(),
