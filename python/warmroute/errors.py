@@ -52,6 +52,22 @@ class InvalidRequest(RequestError):
     code = "invalid_request"
 
 
+class Unauthorized(RequestError):
+    """The caller did not say who it is, or not rightly."""
+
+    http_status = 401
+    grpc_code = "UNAUTHENTICATED"
+    code = "unauthorized"
+
+
+class Forbidden(RequestError):
+    """The caller may not do this here."""
+
+    http_status = 403
+    grpc_code = "PERMISSION_DENIED"
+    code = "forbidden"
+
+
 class UnknownModel(RequestError):
     """No worker of the fleet serves the model."""
 

@@ -19,7 +19,7 @@ def test_every_class_is_documented_and_maps_to_openai_error_types(cls: type[erro
 
 def test_the_caller_s_faults_are_4xx_and_nobody_retries_them() -> None:
     callers = [cls for cls in CLASSES if issubclass(cls, errors.RequestError)]
-    assert {cls.http_status for cls in callers} == {400, 404, 413}
+    assert {cls.http_status for cls in callers} == {400, 401, 403, 404, 409, 413}
     assert {cls.try_elsewhere for cls in callers} == {"no"}
 
 

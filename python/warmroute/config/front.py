@@ -14,6 +14,12 @@ class ListenOptions:
 
     host: str = option("127.0.0.1", "Address to listen on.")
     port: int = option(8080, "Port to listen on; 0 takes a free one.", minimum=0, maximum=PORT_MAX)
+    admin_key_file: str | None = option(
+        None,
+        "A file with the key that whoever adds, drains or removes workers over HTTP must send, as "
+        "`Authorization: Bearer KEY`. Without it that is possible from this machine alone, and not at all "
+        "where `host` is more than that.",
+    )
     drain_timeout_ms: int = option(
         30_000,
         "How long running requests may go on after SIGTERM or SIGINT. A second signal ends at once.",
@@ -77,6 +83,14 @@ class FleetOptions:
         (),
         "A worker, as URL or NAME=URL; repeat the flag for more, or separate them by commas in the "
         "environment. Replaces the `[[worker]]` entries of the file.",
+    )
+    workers_file: str | None = option(
+        None,
+        "A file with workers that is watched: `[[worker]]` tables, or JSON of the same shape where it ends "
+        "in `.json`. One that cannot be read or understood changes nothing.",
+    )
+    workers_file_interval_ms: int = option(
+        1_000, "How often that file is read.", minimum=10, maximum=DAY_MS, unit="ms"
     )
     probe_interval_ms: int = option(
         2_000, "Time between two looks at a worker's `/health`.", minimum=50, maximum=DAY_MS, unit="ms"

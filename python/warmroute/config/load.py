@@ -8,16 +8,14 @@ from pathlib import Path
 from typing import Any, TypeVar
 
 from warmroute.config.front import WorkerOptions
-from warmroute.config.option import options_of
 from warmroute.config.schema import Schema, unknown
-from warmroute.config.worker import worker_of
+from warmroute.config.worker import WORKER_TABLE, brief, names_differ, worker_of, workers_from
 from warmroute.errors import ConfigError
 
 T = TypeVar("T")
 
 PREFIX = "WARMROUTE_"
 CONFIG_VARIABLE = PREFIX + "CONFIG"
-WORKER_TABLE = "worker"
 
 # Kubernetes sets such variables for a service that is called "warmroute"; they are not ours.
 _SERVICE_LINK = re.compile(
@@ -67,14 +65,14 @@ def load(
     workers: tuple[WorkerOptions, ...] = ()
     if path is not None:
         document = _read(path)
-        workers = tuple(_file_workers(document.pop(WORKER_TABLE, []), str(path)))
+        workers = workers_from(document.pop(WORKER_TABLE, []), str(path))
         settings.update(_from_file(schema, document, str(path)))
     settings.update(_from_environment(schema, environment or {}))
     settings.update(_from_flags(schema, flags or {}))
     named = settings.get("fleet.worker")
     if named is not None and named.value:
         workers = tuple(worker_of(text, named.origin) for text in named.value)
-    _names_differ(workers)
+    names_differ(workers)
     return Config(settings, workers)
 
 
@@ -91,29 +89,15 @@ def _from_file(schema: Schema, document: Mapping[str, Any], source: str) -> Iter
     for section, table in document.items():
         if not schema.has_section(section):
             names = [known.name for known in schema.sections] + [WORKER_TABLE]
-            raise ConfigError(section, _brief(table), unknown(section, names), source)
+            raise ConfigError(section, brief(table), unknown(section, names), source)
         if not isinstance(table, dict):
             raise ConfigError(section, table, "a table", source)
         for name, value in table.items():
             key = f"{section}.{name}"
             option = schema.get(key)
             if option is None:
-                raise ConfigError(key, _brief(value), schema.suggest(key), source)
+                raise ConfigError(key, brief(value), schema.suggest(key), source)
             yield key, Setting(option.check(value, key, source), source)
-
-
-def _file_workers(entries: Any, source: str) -> Iterator[WorkerOptions]:
-    if not isinstance(entries, list) or not all(isinstance(entry, dict) for entry in entries):
-        raise ConfigError(WORKER_TABLE, _brief(entries), "tables that start with [[worker]]", source)
-    table = {option.name: option for option in options_of(WorkerOptions)}
-    for number, entry in enumerate(entries):
-        values = {}
-        for name, value in entry.items():
-            key = f"{WORKER_TABLE}[{number}].{name}"
-            if name not in table:
-                raise ConfigError(key, _brief(value), unknown(name, table), source)
-            values[name] = table[name].check(value, key, source)
-        yield worker_of(values.pop("url", ""), source, **values)
 
 
 def _from_environment(schema: Schema, environment: Mapping[str, str]) -> Iterator[tuple[str, Setting]]:
@@ -146,17 +130,3 @@ def _from_flags(schema: Schema, flags: Mapping[str, Any]) -> Iterator[tuple[str,
         if isinstance(value, str):
             value = option.parse(value, key, option.flag)
         yield key, Setting(option.check(value, key, option.flag), option.flag)
-
-
-def _names_differ(workers: tuple[WorkerOptions, ...]) -> None:
-    seen: set[str | None] = set()
-    for worker in workers:
-        if worker.name in seen:
-            raise ConfigError("worker.name", worker.name, "a name that no other worker has")
-        seen.add(worker.name)
-
-
-def _brief(value: Any) -> Any:
-    """A value short enough for a message."""
-    text = repr(value)
-    return value if len(text) <= 80 else text[:77] + "..."

@@ -1,11 +1,16 @@
-"""Workers as people write them: `URL` or `NAME=URL`."""
+"""Workers as people write them: `URL`, `NAME=URL`, or a table of terms."""
 
 import re
+from collections.abc import Mapping, Sequence
 from typing import Any
 from urllib.parse import urlsplit
 
 from warmroute.config.front import WorkerOptions
+from warmroute.config.option import options_of
+from warmroute.config.schema import unknown
 from warmroute.errors import ConfigError
+
+WORKER_TABLE = "worker"
 
 URL_ALLOWED = "http://HOST[:PORT] without a user, a path, a query or a fragment"
 NAME_ALLOWED = "1 to 64 letters, digits and . _ - : @ [ ]"
@@ -24,6 +29,41 @@ def worker_of(text: str, source: str, **rest: Any) -> WorkerOptions:
     if not _NAME.fullmatch(name):
         raise ConfigError("worker.name", name, NAME_ALLOWED, source)
     return WorkerOptions(url=url, name=name, **rest)
+
+
+def worker_from(entry: Mapping[str, Any], key: str, source: str) -> WorkerOptions:
+    """A worker from a table of terms, or `ConfigError`; `key` names the table in messages."""
+    table = {option.name: option for option in options_of(WorkerOptions)}
+    values = {}
+    for name, value in entry.items():
+        if name not in table:
+            raise ConfigError(f"{key}.{name}", brief(value), unknown(name, table), source)
+        values[name] = table[name].check(value, f"{key}.{name}", source)
+    return worker_of(values.pop("url", ""), source, **values)
+
+
+def workers_from(entries: Any, source: str) -> tuple[WorkerOptions, ...]:
+    """Workers from the `[[worker]]` tables of a file, or `ConfigError`."""
+    if not isinstance(entries, list) or not all(isinstance(entry, dict) for entry in entries):
+        raise ConfigError(WORKER_TABLE, brief(entries), "tables that start with [[worker]]", source)
+    return tuple(
+        worker_from(entry, f"{WORKER_TABLE}[{number}]", source) for number, entry in enumerate(entries)
+    )
+
+
+def names_differ(workers: Sequence[WorkerOptions], source: str | None = None) -> None:
+    """Raise `ConfigError` where two workers have one name."""
+    seen: set[str | None] = set()
+    for worker in workers:
+        if worker.name in seen:
+            raise ConfigError("worker.name", worker.name, "a name that no other worker has", source)
+        seen.add(worker.name)
+
+
+def brief(value: Any) -> Any:
+    """A value short enough for a message."""
+    text = repr(value)
+    return value if len(text) <= 80 else text[:77] + "..."
 
 
 def _checked_url(url: str, source: str) -> str:

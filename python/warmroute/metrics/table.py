@@ -44,6 +44,8 @@ def _requests(snapshot: Snapshot) -> Iterable[Sample]:
     ]
 
 
+# Sources of workers that are followed.
+SOURCES = ("file", "kubernetes", "dns")
 STATES = ("ready", "down", "draining")
 
 
@@ -92,6 +94,10 @@ def _event(name: str) -> Callable[[Snapshot], Iterable[Sample]]:
 def _event_age(snapshot: Snapshot) -> Iterable[Sample]:
     ages = ((worker, stats["age_s"]) for worker, stats in snapshot.events.items())
     return [((worker,), age) for worker, age in ages if age is not None]
+
+
+def _source(name: str) -> Callable[[Snapshot], Iterable[Sample]]:
+    return lambda snapshot: [((source,), snapshot.sources.get(source, {}).get(name, 0)) for source in SOURCES]
 
 
 def _errors(snapshot: Snapshot) -> Iterable[Sample]:
@@ -258,6 +264,23 @@ WORKERS = (
     ),
 )
 
+DISCOVERY = (
+    _gauge("discovery_workers", "Workers that a source lists.", _source("workers"), "source"),
+    _gauge(
+        "discovery_failing",
+        "1 where a source does not answer, or with something that is not used; what it said last stays.",
+        _source("failing"),
+        "source",
+    ),
+    _counter("discovery_failures", "Answers of a source that were not used.", _source("failures"), "source"),
+    _gauge(
+        "discovery_last_good_timestamp_seconds",
+        "When the last good answer came, in seconds since 1970; 0 where there was none.",
+        _source("good_at"),
+        "source",
+    ),
+)
+
 EVENTS = (
     _gauge(
         "worker_following",
@@ -359,6 +382,7 @@ SECTIONS: tuple[tuple[str, tuple[Row, ...]], ...] = (
     ("Seen prompts", PROMPTS),
     ("Decisions", ROUTER),
     ("Workers", WORKERS),
+    ("Discovery", DISCOVERY),
     ("KV events and truth", EVENTS),
     ("HTTP", PROXY),
 )

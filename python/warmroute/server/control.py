@@ -4,6 +4,7 @@ Called from the data plane's threads with the request already read; it answers f
 """
 
 from collections.abc import Callable, Mapping
+from types import MappingProxyType
 from typing import Any, Protocol
 
 from warmroute.errors import InvalidRequest, WarmrouteError
@@ -11,6 +12,7 @@ from warmroute.fleet import Fleet, Trust, Verdict, WorkerState
 from warmroute.fleet.health import Status
 from warmroute.logs import get
 from warmroute.metrics import CONTENT_TYPE, Metrics
+from warmroute.server.admin import Admin
 from warmroute.server.replies import Reply, error_reply, json_reply, text_reply
 
 Answer = Callable[[str, bytes], Reply]
@@ -48,9 +50,13 @@ class Control:
         metrics: Metrics,
         explain: Answer,
         *,
+        admin: Admin | None = None,
         warming: Callable[[], list[str]] = list,
     ) -> None:
-        """Take what is asked of, what answers `/warmroute/v1/explain`, and who is waited for at the start."""
+        """Take what is asked of, what answers `/warmroute/v1/explain`, what changes the fleet, if anything
+        does, and who is waited for at the start.
+        """
+        self._admin = admin
         self._router = router
         self._fleet = fleet
         self._trust = trust
@@ -66,9 +72,18 @@ class Control:
             "/warmroute/v1/workers": ("GET", self._workers),
         }
 
-    def __call__(self, method: str, path: str, query: str, body: bytes) -> Reply:
-        """Answer a request: status, content type and body."""
+    def __call__(
+        self,
+        method: str,
+        path: str,
+        query: str,
+        body: bytes,
+        headers: Mapping[str, str] = MappingProxyType({}),
+    ) -> Reply:
+        """Answer a request: status, content type and body. Names of headers are in small letters."""
         try:
+            if self._admin is not None and self._admin.takes(method, path):
+                return self._admin(method, path, body, headers)
             allowed, answer = self._paths.get(path, ("", None))
             if answer is None:
                 return error_reply(NotFound(f"there is no {path}"), 404)
@@ -133,6 +148,7 @@ def _worker(
     return {
         "name": state.name,
         "url": options.url,
+        "source": state.source,
         "state": load.pop("state", None),
         "health": {"status": state.health.status, "failures": state.health.failures, "error": state.error},
         "models": list(options.models or (model.id for model in facts.models)),

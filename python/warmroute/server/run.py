@@ -3,7 +3,7 @@
 import asyncio
 import signal
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from typing import Any
 
 import uvloop
@@ -18,15 +18,18 @@ from warmroute.config import (
 )
 from warmroute.config.tokenizers import KEY
 from warmroute.errors import ConfigError
-from warmroute.fleet import Events, Fleet, Follower, Reconciler, Trust, Verifier, WorkerClient
+from warmroute.fleet import Events, Fleet, Follower, Operator, Reconciler, Trust, Verifier, WorkerClient
+from warmroute.fleet.discovery import Standing
 from warmroute.fleet.discovery.listing import CONFIG, Listing
 from warmroute.logs import get
 from warmroute.metrics import Metrics, Snapshot
 from warmroute.native import Mirror, Prompter, Proxy, Router, __version__
+from warmroute.server.admin import Admin, Guard
 from warmroute.server.checks import Checks
 from warmroute.server.control import Control
 from warmroute.server.explain import Explain
 from warmroute.server.rungs import Rungs
+from warmroute.server.sources import admin_key, check_workers, sources_of
 from warmroute.server.truth import Truth
 
 log = get("server")
@@ -34,8 +37,7 @@ log = get("server")
 
 def run(config: Config) -> int:
     """Serve until SIGTERM or SIGINT; return the exit status. Raises `ConfigError` where it cannot start."""
-    if not config.workers:
-        raise ConfigError("fleet.worker", [], "at least one worker: --worker URL, or [[worker]] in the file")
+    check_workers(config)
     uvloop.run(_serve(config))
     return 0
 
@@ -63,7 +65,18 @@ async def _serve(config: Config) -> None:
             follower=follower if options.kv_events == "auto" else None,
         )
         reconciler = Reconciler(fleet, options.worker_drain_timeout_ms / 1000)
-        server = _Server(router, prompter, fleet, trust, follower=follower, config=config)
+        operator = Operator(fleet, reconciler, router.stats)
+        sources = sources_of(options)
+        server = _Server(
+            router,
+            prompter,
+            fleet,
+            trust,
+            follower=follower,
+            config=config,
+            admin=Admin(operator, asyncio.get_running_loop(), Guard(admin_key(listen), listen.host)),
+            standings={source.name: source.standing for source in sources},
+        )
         watching = [
             asyncio.create_task(server.checks.watch()),
             asyncio.create_task(Truth(lambda: router.stats()["workers"], follower.stats).watch()),
@@ -72,6 +85,8 @@ async def _serve(config: Config) -> None:
         log.info("listening", host=listen.host, port=port, workers=len(config.workers), policy=router.policy)
         try:
             reconciler.offer(CONFIG, [Listing(worker) for worker in config.workers])
+            for source in sources:
+                reconciler.run(source)
             await signals.first.wait()
             await server.drain(listen.drain_timeout_ms / 1000, signals.second)
         finally:
@@ -137,8 +152,11 @@ class _Server:
         *,
         follower: Follower,
         config: Config,
+        admin: Admin,
+        standings: Mapping[str, Standing],
     ) -> None:
         self._router = router
+        self._standings = standings
         self._follower = follower
         self._prompter = prompter
         self._config = config
@@ -147,7 +165,7 @@ class _Server:
         self._rungs = Rungs(prompter, fleet, trust, options["worker_tokenize"])
         explain = Explain(router.explain, self._explain_body)
         self._control = Control(
-            router, fleet, trust, Metrics(self._snapshot), explain, warming=self._warming()
+            router, fleet, trust, Metrics(self._snapshot), explain, admin=admin, warming=self._warming()
         )
         self.proxy = Proxy(
             router, prompter, host=listen.host, port=listen.port, control=self._control, **options
@@ -176,6 +194,7 @@ class _Server:
             checks=self.checks.read(),
             seen=self._prompter.cache_stats(),
             events=self._follower.stats(),
+            sources={name: standing.document() for name, standing in self._standings.items()},
         )
 
     async def drain(self, timeout_s: float, cut: asyncio.Event) -> None:

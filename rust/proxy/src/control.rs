@@ -1,7 +1,7 @@
 //! What is answered here and not forwarded: metrics, health, explanations, the list of models.
 
 use bytes::Bytes;
-use http::{Method, StatusCode};
+use http::{HeaderMap, Method, StatusCode};
 
 /// A request for something other than a completion.
 #[derive(Clone, Debug)]
@@ -12,6 +12,8 @@ pub struct ControlRequest {
     pub path: String,
     /// What follows the question mark; empty where there is none.
     pub query: String,
+    /// Its headers.
+    pub headers: HeaderMap,
     /// Its body.
     pub body: Bytes,
 }

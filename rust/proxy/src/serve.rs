@@ -150,6 +150,7 @@ async fn control(
         path: head.uri.path().to_owned(),
         query: head.uri.query().unwrap_or_default().to_owned(),
         method: head.method,
+        headers: head.headers,
         body,
     };
     let call = move || {

@@ -52,7 +52,12 @@ impl Control for PyControl {
 impl PyControl {
     fn ask(&self, py: Python<'_>, request: &ControlRequest) -> PyResult<ControlReply> {
         let body = PyBytes::new(py, &request.body);
-        let answer = self.0.bind(py).call1((request.method.as_str(), &request.path, &request.query, body))?;
+        let headers = PyDict::new(py);
+        for (name, value) in &request.headers {
+            headers.set_item(name.as_str(), String::from_utf8_lossy(value.as_bytes()))?;
+        }
+        let asked = (request.method.as_str(), &request.path, &request.query, body, headers);
+        let answer = self.0.bind(py).call1(asked)?;
         let (status, content_type, body): (u16, String, Bound<'_, PyBytes>) = answer.extract()?;
         let status = StatusCode::from_u16(status).unwrap_or(StatusCode::INTERNAL_SERVER_ERROR);
         Ok(ControlReply { status, content_type, body: Bytes::copy_from_slice(body.as_bytes()) })

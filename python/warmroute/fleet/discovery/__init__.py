@@ -2,5 +2,6 @@
 
 from warmroute.fleet.discovery.listing import PRECEDENCE, Listing, Publish, Source
 from warmroute.fleet.discovery.reconcile import Reconciler
+from warmroute.fleet.discovery.standing import Standing
 
-__all__ = ["PRECEDENCE", "Listing", "Publish", "Reconciler", "Source"]
+__all__ = ["PRECEDENCE", "Listing", "Publish", "Reconciler", "Source", "Standing"]

@@ -44,6 +44,8 @@ def _believed(sets: Mapping[str, Sequence[Listing]]) -> Iterator[tuple[str, List
     for source in PRECEDENCE:
         for listing in sets.get(source, ()):
             first = found.setdefault(listing.key, (source, listing))
+            if first[0] == source and first[1].name != listing.name:
+                log.once(listing.key, "one source lists a URL twice: the first counts", worker=listing.name)
             if listing.draining and not first[1].draining:
                 found[listing.key] = (first[0], replace(first[1], draining=True))
     yield from found.values()

@@ -50,7 +50,7 @@ impl Control for Echo {
         if request.path == "/panic" {
             panic!("asked to");
         }
-        let ControlRequest { method, path, query, body } = request;
+        let ControlRequest { method, path, query, body, headers: _ } = request;
         let body = format!("{method} {path} {query} {}", String::from_utf8_lossy(&body));
         ControlReply {
             status: StatusCode::OK,
