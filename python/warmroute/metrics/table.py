@@ -352,6 +352,11 @@ PROXY = (
         _proxy_by("asked"),
         "outcome",
     ),
+    _counter(
+        "prompts_encoded_elsewhere",
+        "Those made on a thread that may take its time, because too much of them was not seen before.",
+        _proxy("encoded_elsewhere"),
+    ),
     _gauge("worker_tokenizations_bytes", "Their answers that are kept.", _proxy("worker_tokens_bytes")),
     _counter(
         "departures", "Clients that left before the end, by how far it was.", _proxy_by("departures"), "phase"

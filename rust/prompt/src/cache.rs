@@ -28,6 +28,7 @@ use warmroute_core::block::{BlockHash, BlockHasher, Namespace};
 use crate::encode::Encoder;
 use crate::python::UNLIKE_PYTHON;
 use crate::template::{ChatTemplate, ContentFormat, on_deep_stack};
+use crate::work::Work;
 use crate::{Body, Refused, chat};
 use program::Program;
 use run::Run;
@@ -167,18 +168,21 @@ impl Cache {
         (number, template): (usize, &ChatTemplate),
         format: ContentFormat,
         named_tokens: &[(String, String)],
-        encoder: &Encoder,
+        work: &Work<'_>,
     ) -> Option<Seen> {
         let Some(runnable) = self.templates.get(number)?.as_ref() else {
-            self.counters.template.add(1);
+            if work.may_render(body) {
+                self.counters.template.add(1);
+            }
             return None;
         };
         let seen = self
-            .run(body, runnable, (number, template), format, named_tokens)
-            .and_then(|skeleton| self.encode(&skeleton, body.add_special_tokens(), encoder));
+            .run(body, runnable, (number, template), format, named_tokens, work)
+            .and_then(|skeleton| self.encode(&skeleton, body.add_special_tokens(), work));
         match &seen {
             Some(_) => self.counters.run.add(1),
-            None => self.counters.request.add(1),
+            None if work.may_render(body) => self.counters.request.add(1),
+            None => {}
         }
         seen
     }
@@ -190,21 +194,24 @@ impl Cache {
         (number, template): (usize, &'c ChatTemplate),
         format: ContentFormat,
         named_tokens: &[(String, String)],
+        work: &Work<'_>,
     ) -> Option<Skeleton<'c>> {
         let settings = chat::settings(body).ok()?;
         let tag = u32::try_from(number).ok()?;
         let list = body.message_list().filter(|list| list.len() <= chat::MAX_ELEMENTS)?;
+        work.look_up(list.len())?;
         let mut last = None;
         let tools = match body.tools() {
             Some(raw) => {
-                let known = self.known(last.as_deref(), TOOLS + tag, raw, || chat::tools(raw))?;
+                let known = self.known(last.as_deref(), (TOOLS + tag, raw), work, || chat::tools(raw))?;
                 last.insert(known).value.clone()
             }
             None => Val::None,
         };
         let mut messages = Vec::with_capacity(list.len());
         for raw in list {
-            let known = self.known(last.as_deref(), MESSAGES + tag, raw, || chat::message(raw, format))?;
+            let known =
+                self.known(last.as_deref(), (MESSAGES + tag, raw), work, || chat::message(raw, format))?;
             // These change other messages.
             if !template.knows_developer() && has_role(&known.value, "developer") {
                 return None;
@@ -216,7 +223,7 @@ impl Cache {
             return None;
         }
         let out = Skeleton::new(&runnable.program, &runnable.places);
-        let mut run = Run::new(&runnable.program, template.environment(), out);
+        let mut run = Run::new(&runnable.program, template.environment(), out, work.steps());
         for (name, token) in named_tokens {
             run.set_global(name, || Val::of(&Value::from(token.as_str()), false));
         }
@@ -232,22 +239,23 @@ impl Cache {
     fn known(
         &self,
         last: Option<&Known>,
-        tag: u32,
-        raw: &str,
+        (tag, raw): (u32, &str),
+        work: &Work<'_>,
         read: impl FnOnce() -> Result<Value, Refused>,
     ) -> Option<Arc<Known>> {
         let next = last.map_or(&self.first, |last| &last.next);
         let guessed = Lookup::guessed(next.load(Ordering::Relaxed), tag, raw.as_bytes());
         if let Some(known) = self.values.get(&guessed) {
-            self.counters.value_hits.add(raw.len());
+            work.knew_raw(raw.len());
             return Some(known);
         }
         let lookup = self.keys.lookup(tag, raw.as_bytes());
         if let Some(known) = self.values.get(&lookup) {
-            self.counters.value_hits.add(raw.len());
+            work.knew_raw(raw.len());
             guess(next, known.hash);
             return Some(known);
         }
+        work.read(raw.len())?;
         self.counters.value_misses.add(raw.len());
         let value = Val::of(&read().ok()?, true);
         let key = lookup.to_key();
@@ -259,42 +267,40 @@ impl Cache {
     }
 
     /// The ids of `text`, piece by piece.
-    pub(crate) fn text(self: &Arc<Cache>, text: &str, special: bool, encoder: &Encoder) -> Option<Seen> {
-        self.encode(&Skeleton::of(text, self.tokens.places(text)), special, encoder)
+    pub(crate) fn text(self: &Arc<Cache>, text: &str, special: bool, work: &Work<'_>) -> Option<Seen> {
+        self.encode(&Skeleton::of(text, self.tokens.places(text)), special, work)
     }
 
-    fn encode(self: &Arc<Cache>, skeleton: &Skeleton<'_>, special: bool, encoder: &Encoder) -> Option<Seen> {
+    fn encode(self: &Arc<Cache>, skeleton: &Skeleton<'_>, special: bool, work: &Work<'_>) -> Option<Seen> {
         let pieces = skeleton.pieces();
         let mut segments = Vec::with_capacity(pieces.len() + 2);
         let around = if special { Some(self.around.as_ref()?) } else { None };
         segments.extend(around.map(|[before, _]| Arc::clone(before)));
         for pieces in pieces.chunks(GROUP) {
             if pieces.len() == GROUP {
-                segments.push(self.group(skeleton, pieces, encoder)?);
+                segments.push(self.group(skeleton, pieces, work)?);
             } else {
                 for piece in pieces {
-                    segments.push(self.piece(piece, encoder)?);
+                    segments.push(self.piece(piece, work)?);
                 }
             }
         }
         segments.extend(around.map(|[_, after]| Arc::clone(after)));
+        let (raw, text) = work.known();
+        self.counters.value_hits.add(raw);
+        self.counters.text_hits.add(text);
         Some(Seen { cache: Arc::clone(self), segments })
     }
 
     /// The ids of a full group of pieces.
-    fn group(
-        &self,
-        skeleton: &Skeleton<'_>,
-        pieces: &[Piece<'_>],
-        encoder: &Encoder,
-    ) -> Option<Arc<Segment>> {
+    fn group(&self, skeleton: &Skeleton<'_>, pieces: &[Piece<'_>], work: &Work<'_>) -> Option<Arc<Segment>> {
         let tag = if pieces.first()?.begins.is_some() { INNER } else { FIRST };
         let lookup = self.keys.lookup(GROUPS | tag, skeleton.key_of(pieces));
         if let Some(segment) = self.segments.get(&lookup) {
-            self.counters.text_hits.add(pieces.iter().map(|piece| piece.length).sum());
+            work.knew_text(pieces.iter().map(|piece| piece.length).sum());
             return Some(segment);
         }
-        let parts = pieces.iter().map(|piece| self.piece(piece, encoder)).collect::<Option<Vec<_>>>()?;
+        let parts = pieces.iter().map(|piece| self.piece(piece, work)).collect::<Option<Vec<_>>>()?;
         let segment = Segment::joined(&parts);
         self.counters.inserted.add(1);
         self.segments.insert(lookup.to_key(), Arc::clone(&segment));
@@ -302,12 +308,13 @@ impl Cache {
     }
 
     /// The ids of a piece.
-    fn piece(&self, piece: &Piece<'_>, encoder: &Encoder) -> Option<Arc<Segment>> {
+    fn piece(&self, piece: &Piece<'_>, work: &Work<'_>) -> Option<Arc<Segment>> {
         let lookup = self.keys.lookup(if piece.begins.is_some() { INNER } else { FIRST }, piece.key);
         if let Some(segment) = self.segments.get(&lookup) {
-            self.counters.text_hits.add(piece.length);
+            work.knew_text(piece.length);
             return Some(segment);
         }
+        let encoder = work.encoder(piece.length)?;
         self.counters.text_misses.add(piece.length);
         let text = piece.text()?;
         if text.contains(UNLIKE_PYTHON) {

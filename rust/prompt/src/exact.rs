@@ -14,6 +14,7 @@ use crate::json::unescape;
 use crate::panics::contained;
 use crate::prompter::completion;
 use crate::template::{ChatTemplate, ContentFormat};
+use crate::work::Work;
 use crate::{Body, Endpoint, LoadError, Refused, chat};
 
 /// How a tokenizer is loaded.
@@ -95,30 +96,36 @@ impl Exact {
     /// [`Refused`] where they cannot be had exactly: media, a template feature that is not the same here,
     /// an endpoint whose rendering is not known, a body that the worker would refuse.
     pub fn ids(&self, body: &Body<'_>) -> Result<Vec<u32>, Refused> {
-        Ok(match self.tokens(body)? {
+        // Without a limit there always are some.
+        Ok(match self.tokens(body, usize::MAX)?.ok_or(Refused::Tokenizer)? {
             Tokens::Made(ids) => ids,
             Tokens::Seen(seen) => seen.ids(),
         })
     }
 
-    /// The same without joining what was seen.
-    pub(crate) fn tokens(&self, body: &Body<'_>) -> Result<Tokens, Refused> {
-        let Some(cache) = &self.cache else {
-            return self.encode(&self.text(body)?, body.add_special_tokens()).map(Tokens::Made);
-        };
-        if body.endpoint() == Endpoint::ChatCompletions {
+    /// The same without joining what was seen; `None` where more than `limit` bytes that were not seen are to be
+    /// read, rendered or encoded. What was done until then is kept.
+    pub(crate) fn tokens(&self, body: &Body<'_>, limit: usize) -> Result<Option<Tokens>, Refused> {
+        let work = Work::new(&self.encoder, limit);
+        if let Some(cache) = &self.cache
+            && body.endpoint() == Endpoint::ChatCompletions
+        {
             let (number, template) = self.template(body)?;
             let format = self.content_format.unwrap_or(template.content_format());
-            let chat = || Ok(cache.chat(body, (number, template), format, &self.named_tokens, &self.encoder));
+            let chat = || Ok(cache.chat(body, (number, template), format, &self.named_tokens, &work));
             if let Some(seen) = contained(Refused::Template, chat)? {
-                return Ok(Tokens::Seen(seen));
+                return Ok(Some(Tokens::Seen(seen)));
             }
         }
-        let (text, special) = (self.text(body)?, body.add_special_tokens());
-        match cache.text(&text, special, &self.encoder) {
-            Some(seen) => Ok(Tokens::Seen(seen)),
-            None => self.encode(&text, special).map(Tokens::Made),
+        if body.endpoint() != Endpoint::Completions && !work.may_render(body) {
+            return Ok(None);
         }
+        let (text, special) = (self.text(body)?, body.add_special_tokens());
+        if let Some(seen) = self.cache.as_ref().and_then(|cache| cache.text(&text, special, &work)) {
+            return Ok(Some(Tokens::Seen(seen)));
+        }
+        let Some(encoder) = work.encoder(text.len()) else { return Ok(None) };
+        Ok(Some(Tokens::Made(encoder.encode(&text, special)?)))
     }
 
     /// What the cache of prompts did; nothing where there is none.

@@ -30,6 +30,7 @@ mod refused;
 mod sample;
 mod template;
 mod tokenize;
+mod work;
 
 pub use cache::CacheStats;
 pub use error::{LoadError, PromptError};

@@ -289,13 +289,25 @@ impl Prompter {
     /// Where the field that holds the prompt is missing or has a wrong type; the worker would refuse the
     /// request, too.
     pub fn read<'a>(&self, body: &Body<'a>) -> Result<Prompt<'a>, PromptError> {
+        // Without a limit there always is one.
+        Ok(self.read_within(body, usize::MAX)?.unwrap_or(Prompt::text([])))
+    }
+
+    /// The same for a thread that may not take its time: nothing where more than `limit` bytes that were not seen
+    /// before are to be read or encoded, or a chat of more than that is to be rendered in full. What was read and
+    /// encoded until then is kept for [`Prompter::read`].
+    ///
+    /// # Errors
+    /// As [`Prompter::read`].
+    pub fn read_within<'a>(&self, body: &Body<'a>, limit: usize) -> Result<Option<Prompt<'a>>, PromptError> {
         let text = match text(body)? {
             prompt if prompt.rung == Rung::Text => prompt,
-            prompt => return Ok(prompt),
+            prompt => return Ok(Some(prompt)),
         };
-        let made = self.ladder.trusted(body).and_then(|exact| Ok((exact, exact.tokens(body)?)));
-        Ok(match made {
-            Ok((exact, tokens)) => {
+        let made = self.ladder.trusted(body).and_then(|exact| Ok((exact, exact.tokens(body, limit)?)));
+        Ok(Some(match made {
+            Ok((_, None)) => return Ok(None),
+            Ok((exact, Some(tokens))) => {
                 let prompt = Prompt::local(tokens);
                 if let Some(sampler) = &self.sampler {
                     sampler.offer(exact, body, &prompt);
@@ -306,7 +318,7 @@ impl Prompter {
                 self.media(body).unwrap_or(Prompt { refused: Some(Refused::Media), ..text })
             }
             Err(refused) => Prompt { refused: Some(refused), ..text },
-        })
+        }))
     }
 
     fn media<'a>(&self, body: &Body<'a>) -> Option<Prompt<'a>> {

@@ -20,8 +20,11 @@ use crate::tokens;
 
 /// Bytes of a tenant's or session's name that count.
 const NAME_BYTES: usize = 256;
-/// A longer body is encoded on another thread, where there is a tokenizer: streams must not wait for it.
+/// Bytes of a prompt that are encoded here, where it has so many that were not seen; a prompt with more is made on
+/// another thread: streams must not wait for it.
 const ENCODED_HERE: usize = 16 << 10;
+/// A longer body is not looked up here, either, where there is a tokenizer.
+const LOOKED_UP_HERE: usize = 1 << 20;
 
 /// A worker's booking. Dropped, it counts as cancelled: whoever asked is gone.
 #[derive(Debug)]
@@ -106,12 +109,9 @@ async fn by_prompt(
     body: &Bytes,
     avoid: &[WorkerId],
 ) -> Result<Routed, Refusal> {
-    let long = body.len() > ENCODED_HERE && shard.shared.prompter.has_tokenizer();
-    let step = if long {
-        elsewhere(shard, endpoint, head, body, avoid).await?
-    } else {
-        let question = Question::new(shard, head, avoid);
-        question.by_prompt(&Body::parse(endpoint, body)?, body.len(), &mut shard.blocks.borrow_mut())?
+    let step = match here(shard, endpoint, head, body, avoid)? {
+        Some(step) => step,
+        None => elsewhere(shard, endpoint, head, body, avoid).await?,
     };
     let refused = match step {
         Step::Routed(routed) => return Ok(routed),
@@ -126,6 +126,23 @@ async fn by_prompt(
     Question::new(shard, head, avoid).book_prompt(&body, &prompt, &mut shard.blocks.borrow_mut())
 }
 
+/// A decision that takes no longer than streams may wait; nothing where too much is to be encoded for it.
+fn here(
+    shard: &Shard,
+    endpoint: Endpoint,
+    head: &HeaderMap,
+    body: &Bytes,
+    avoid: &[WorkerId],
+) -> Result<Option<Step>, Refusal> {
+    if body.len() > LOOKED_UP_HERE && shard.shared.prompter.has_tokenizer() {
+        return Ok(None);
+    }
+    let parsed = Body::parse(endpoint, body)?;
+    let Some(prompt) = shard.shared.prompter.read_within(&parsed, ENCODED_HERE)? else { return Ok(None) };
+    let question = Question::new(shard, head, avoid);
+    question.by_prompt(&parsed, &prompt, body.len(), &mut shard.blocks.borrow_mut()).map(Some)
+}
+
 /// The same on a thread that may take its time.
 async fn elsewhere(
     shard: &Shard,
@@ -135,6 +152,7 @@ async fn elsewhere(
     avoid: &[WorkerId],
 ) -> Result<Step, Refusal> {
     let failed = |_| Refusal::new(RefusalKind::Busy, "the prompt could not be encoded: try again");
+    shard.stats.encoded_elsewhere.one();
     // Waiting requests wait in order, and one that is dropped leaves the queue.
     let turn = Arc::clone(&shard.encoders).acquire_owned().await;
     let turn = turn.map_err(|_| Refusal::busy("the router is stopping"))?;
@@ -153,7 +171,9 @@ async fn elsewhere(
             random,
             config: &shared.config,
         };
-        question.by_prompt(&Body::parse(endpoint, &body)?, body.len(), &mut Vec::new())
+        let parsed = Body::parse(endpoint, &body)?;
+        let prompt = question.prompter.read(&parsed)?;
+        question.by_prompt(&parsed, &prompt, body.len(), &mut Vec::new())
     };
     tokio::task::spawn_blocking(encode).await.map_err(failed)?
 }
@@ -171,17 +191,17 @@ impl<'a> Question<'a> {
         }
     }
 
-    /// Books a worker by the prompt of `body`, which has `length` bytes, unless a worker is to be asked for tokens.
+    /// Books a worker by `prompt`, that of `body`, which has `length` bytes, unless a worker is to be asked for tokens.
     fn by_prompt(
         &self,
         body: &Body<'_>,
+        prompt: &Prompt<'_>,
         length: usize,
         blocks: &mut Vec<BlockHash>,
     ) -> Result<Step, Refusal> {
-        let prompt = self.prompter.read(body)?;
         match prompt.refused() {
-            Some(refused) if tokens::is_wanted(self.config, &prompt, length) => Ok(Step::Ask(refused)),
-            _ => self.book_prompt(body, &prompt, blocks).map(Step::Routed),
+            Some(refused) if tokens::is_wanted(self.config, prompt, length) => Ok(Step::Ask(refused)),
+            _ => self.book_prompt(body, prompt, blocks).map(Step::Routed),
         }
     }
 

@@ -155,7 +155,7 @@ fn start_error(py: Python<'_>, error: &ProxyError, host: &str, port: u16) -> PyE
 
 fn stats<'py>(py: Python<'py>, stats: &ProxyStats) -> PyResult<Bound<'py, PyDict>> {
     let dict = fields!(py, stats;
-        retries_denied, stale_connections, bytes_received, bytes_sent, connections, connections_open,
+        retries_denied, encoded_elsewhere, stale_connections, bytes_received, bytes_sent, connections, connections_open,
         requests_open, worker_connects, worker_connect_failures, worker_reuses, timeouts, worker_tokens_bytes);
     let requests = PyDict::new(py);
     for (kind, row) in Kind::ALL.iter().zip(&stats.requests) {

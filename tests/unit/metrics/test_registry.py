@@ -84,6 +84,7 @@ PROXY: dict[str, Any] = {
     "duration": TIMES,
     "decision": TIMES,
     "retries_denied": 0,
+    "encoded_elsewhere": 0,
     "stale_connections": 0,
     "bytes_received": 10,
     "bytes_sent": 20,

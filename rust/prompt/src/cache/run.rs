@@ -44,10 +44,12 @@ impl<'p> Run<'p> {
         program: &'p Program,
         environment: &'p Environment<'static>,
         out: Skeleton<'p>,
+        steps: usize,
     ) -> Run<'p> {
         let names = Names::new(program);
         let state = environment.empty_state();
-        Run { program, state, names, calls: 0, steps: MAX_STEPS, out, captures: Vec::new() }
+        let steps = steps.min(MAX_STEPS);
+        Run { program, state, names, calls: 0, steps, out, captures: Vec::new() }
     }
 
     /// Gives a variable its value; one that the template does not name is passed over.

@@ -172,6 +172,7 @@ pub(crate) struct Counters {
     pub(crate) prompts: [Counter; Rung::ALL.len()],
     pub(crate) inexact: [Counter; Refused::ALL.len()],
     pub(crate) asked: [Counter; Asked::COUNT],
+    pub(crate) encoded_elsewhere: Counter,
     pub(crate) departures: [Counter; Phase::COUNT],
     pub(crate) retries: [Counter; RetryReason::COUNT],
     pub(crate) retries_denied: Counter,
@@ -202,6 +203,7 @@ impl Default for Counters {
             prompts: counters(),
             inexact: counters(),
             asked: counters(),
+            encoded_elsewhere: Counter::default(),
             departures: counters(),
             retries: counters(),
             retries_denied: Counter::default(),
@@ -234,6 +236,8 @@ pub struct ProxyStats {
     pub inexact: [u64; Refused::ALL.len()],
     /// What came of asking workers for tokens, by [`Asked`].
     pub asked: [u64; Asked::COUNT],
+    /// Prompts that were not made on the thread that reads requests, because too much of them was not seen before.
+    pub encoded_elsewhere: u64,
     /// Bytes that answers of workers take, which are kept.
     pub worker_tokens_bytes: u64,
     /// Clients that left, by [`Phase`].
@@ -287,6 +291,7 @@ impl Counters {
         self.ttft.add_to(&mut stats.ttft);
         self.duration.add_to(&mut stats.duration);
         self.decision.add_to(&mut stats.decision);
+        stats.encoded_elsewhere += self.encoded_elsewhere.get();
         stats.retries_denied += self.retries_denied.get();
         stats.stale_connections += self.stale_connections.get();
         stats.bytes_received += self.bytes_received.get();
