@@ -10,6 +10,7 @@ from pathlib import Path
 from typing import Any
 
 from warmroute import logs
+from warmroute.cli import explain, workers
 from warmroute.cli.parser import add_options
 from warmroute.config import Config, LogOptions, Option, Schema, Section, SimWorkerOptions, load, show
 from warmroute.config.load import CONFIG_VARIABLE
@@ -97,7 +98,7 @@ def version(commands: Commands) -> None:
     parser.set_defaults(run=lambda _: _version())
 
 
-ALL = (serve, demo, sim_worker, config, version)
+ALL = (serve, workers.register, explain.register, demo, sim_worker, config, version)
 
 
 def sources(schema: Schema, parsed: argparse.Namespace) -> Config:

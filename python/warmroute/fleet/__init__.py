@@ -6,7 +6,7 @@ from warmroute.fleet.events import Events
 from warmroute.fleet.facts import Facts, Model
 from warmroute.fleet.fleet import Fleet
 from warmroute.fleet.follow import Follower
-from warmroute.fleet.operator import Operator, WorkerEntry
+from warmroute.fleet.operator import Operator, WorkerEntry, entry_of
 from warmroute.fleet.ports import RouterPort
 from warmroute.fleet.state import WorkerState
 from warmroute.fleet.trust import Trust
@@ -29,4 +29,5 @@ __all__ = [
     "WorkerClient",
     "WorkerEntry",
     "WorkerState",
+    "entry_of",
 ]

@@ -63,13 +63,13 @@ class Operator:
         """Every worker, by name."""
         loads: dict[str, Any] = {load["name"]: load for load in self._stats()["workers"]}
         states = sorted(self._fleet.states(), key=lambda state: state.name)
-        return [_entry(state, loads.get(state.name, {})) for state in states]
+        return [entry_of(state, loads.get(state.name, {})) for state in states]
 
     def worker(self, name: str) -> WorkerEntry:
         """The worker of this name, or `UnknownWorker`."""
         state = self._known(name)
         load: Any = next((load for load in self._stats()["workers"] if load["name"] == name), {})
-        return _entry(state, load)
+        return entry_of(state, load)
 
     def add(self, worker: WorkerOptions) -> WorkerEntry:
         """Take a worker in, from now on and until it is removed or the router ends; its name must be set.
@@ -183,7 +183,8 @@ class _Watcher:
         return names
 
 
-def _entry(state: WorkerState, load: Mapping[str, Any]) -> WorkerEntry:
+def entry_of(state: WorkerState, load: Mapping[str, Any]) -> WorkerEntry:
+    """A worker as the fleet and the router know it; `load` is its part of `Router.stats()`."""
     options, facts = state.options, state.facts
     rest = {name: value for name, value in load.items() if name not in ("name", "state")}
     return WorkerEntry(

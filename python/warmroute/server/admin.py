@@ -8,15 +8,14 @@ import hmac
 import ipaddress
 import json
 from collections.abc import Callable, Mapping
-from dataclasses import asdict
-from typing import Any, Protocol, TypeVar
+from typing import Protocol, TypeVar
 from urllib.parse import unquote
 
 from warmroute.config import WorkerOptions
 from warmroute.config.worker import worker_from
 from warmroute.errors import ConfigError, Forbidden, InvalidRequest, Unauthorized
 from warmroute.fleet import WorkerEntry
-from warmroute.server.replies import Reply, json_reply
+from warmroute.server.replies import Reply, json_reply, worker_document
 
 T = TypeVar("T")
 
@@ -88,10 +87,12 @@ class Admin:
             case "POST", False, "":
                 worker = _worker(body)
                 return json_reply(
-                    {"worker": _document(self._on_loop(lambda: self._operator.add(worker)))}, 201
+                    {"worker": worker_document(self._on_loop(lambda: self._operator.add(worker)), {})}, 201
                 )
             case "POST", True, "drain":
-                return json_reply({"worker": _document(self._on_loop(lambda: self._operator.drain(name)))})
+                return json_reply(
+                    {"worker": worker_document(self._on_loop(lambda: self._operator.drain(name)), {})}
+                )
             case "DELETE", True, "":
                 self._on_loop(lambda: self._operator.remove(name))
                 return json_reply({"removed": name})
@@ -117,10 +118,6 @@ def _worker(body: bytes) -> WorkerOptions:
         return worker_from(document, "worker", "the request")
     except ConfigError as error:
         raise InvalidRequest(str(error)) from None
-
-
-def _document(entry: WorkerEntry) -> dict[str, Any]:
-    return asdict(entry)
 
 
 def _is_loopback(host: str) -> bool:

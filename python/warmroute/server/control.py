@@ -8,12 +8,12 @@ from types import MappingProxyType
 from typing import Any, Protocol
 
 from warmroute.errors import InvalidRequest, WarmrouteError
-from warmroute.fleet import Fleet, Trust, Verdict, WorkerState
+from warmroute.fleet import Fleet, Trust, entry_of
 from warmroute.fleet.health import Status
 from warmroute.logs import get
 from warmroute.metrics import CONTENT_TYPE, Metrics
 from warmroute.server.admin import Admin
-from warmroute.server.replies import Reply, error_reply, json_reply, text_reply
+from warmroute.server.replies import Reply, error_reply, json_reply, text_reply, worker_document
 
 Answer = Callable[[str, bytes], Reply]
 
@@ -134,29 +134,9 @@ class Control:
         return json_reply({"object": "list", "data": [models[name] for name in sorted(models)]})
 
     def _workers(self, _query: str, _body: bytes) -> Reply:
-        loads = {load["name"]: load for load in self._router.stats()["workers"]}
-        workers = [_worker(state, loads, self._trust.of(state.name)) for state in self._fleet.states()]
+        loads: dict[str, Any] = {load["name"]: load for load in self._router.stats()["workers"]}
+        workers = [
+            worker_document(entry_of(state, loads.get(state.name, {})), self._trust.of(state.name))
+            for state in self._fleet.states()
+        ]
         return json_reply({"workers": workers})
-
-
-def _worker(
-    state: WorkerState, loads: dict[str, dict[str, Any]], verdicts: Mapping[str, Verdict]
-) -> dict[str, Any]:
-    options, facts = state.options, state.facts
-    load = dict(loads.get(state.name, {}))
-    load.pop("name", None)
-    return {
-        "name": state.name,
-        "url": options.url,
-        "source": state.source,
-        "state": load.pop("state", None),
-        "health": {"status": state.health.status, "failures": state.health.failures, "error": state.error},
-        "models": list(options.models or (model.id for model in facts.models)),
-        "max_model_len": options.max_model_len or facts.max_model_len,
-        "block_size": options.block_size or facts.block_size,
-        "kv_blocks": options.kv_blocks or facts.kv_blocks,
-        "max_requests": options.max_requests,
-        "dp_rank": options.dp_rank,
-        "tokens": {model: verdict.document() for model, verdict in verdicts.items()},
-        "load": load,
-    }

@@ -2,9 +2,11 @@
 
 import json
 import math
+from collections.abc import Mapping
 from typing import Any
 
 from warmroute.errors import WarmrouteError
+from warmroute.fleet import Verdict, WorkerEntry
 
 Reply = tuple[int, str, bytes]
 
@@ -30,6 +32,26 @@ def error_reply(error: WarmrouteError, status: int | None = None) -> Reply:
 def error_body(error: WarmrouteError) -> dict[str, Any]:
     """What OpenAI's clients read of an error."""
     return {"message": str(error), "type": error.error_type, "param": None, "code": error.code}
+
+
+def worker_document(entry: WorkerEntry, verdicts: Mapping[str, Verdict]) -> dict[str, Any]:
+    """A worker, with what is known of how its tokens compare with ours."""
+    return {
+        "name": entry.name,
+        "url": entry.url,
+        "source": entry.source,
+        "state": entry.state,
+        "health": {"status": entry.health, "failures": entry.failures, "error": entry.error},
+        "models": list(entry.models),
+        "adapters": list(entry.adapters),
+        "max_model_len": entry.max_model_len,
+        "block_size": entry.block_size,
+        "kv_blocks": entry.kv_blocks,
+        "max_requests": entry.max_requests,
+        "dp_rank": entry.dp_rank,
+        "tokens": {model: verdict.document() for model, verdict in verdicts.items()},
+        "load": dict(entry.load),
+    }
 
 
 def _finite(value: Any) -> Any:
