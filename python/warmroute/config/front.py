@@ -92,6 +92,31 @@ class FleetOptions:
     workers_file_interval_ms: int = option(
         1_000, "How often that file is read.", minimum=10, maximum=DAY_MS, unit="ms"
     )
+    dns: tuple[str, ...] = option(
+        (),
+        "A name whose addresses are workers: HOST:PORT for A (or AAAA) records, as of a headless service, or "
+        "_SERVICE._tcp.HOST for SRV records; repeat the flag for more.",
+    )
+    dns_server: str | None = option(
+        None, "The resolver that is asked, as IP or IP:PORT; without it those of the system."
+    )
+    dns_timeout_ms: int = option(
+        3_000, "How long one question may take.", minimum=10, maximum=600_000, unit="ms"
+    )
+    dns_min_interval_ms: int = option(
+        1_000, "The least time between two lookups, whatever TTL says.", minimum=10, maximum=DAY_MS, unit="ms"
+    )
+    dns_max_interval_ms: int = option(
+        30_000, "The most time between two lookups, whatever TTL says.", minimum=10, maximum=DAY_MS, unit="ms"
+    )
+    dns_keep_ms: int = option(
+        300_000,
+        "How long a name may give no address before those of its workers that are down are forgotten. One "
+        "that is up stays.",
+        minimum=0,
+        maximum=DAY_MS,
+        unit="ms",
+    )
     probe_interval_ms: int = option(
         2_000, "Time between two looks at a worker's `/health`.", minimum=50, maximum=DAY_MS, unit="ms"
     )

@@ -66,6 +66,15 @@ def brief(value: Any) -> Any:
     return value if len(text) <= 80 else text[:77] + "..."
 
 
+def split_port(text: str, default: int | None) -> tuple[str, int]:
+    """Host and port of `HOST:PORT` or `[IPv6]:PORT`; raise `ValueError` where a port lacks or is none."""
+    parts = urlsplit(f"//{text}")
+    port = parts.port if parts.port is not None else default
+    if not parts.hostname or port is None or parts.netloc != text or "@" in text:
+        raise ValueError(text)
+    return parts.hostname, port
+
+
 def _checked_url(url: str, source: str) -> str:
     if "@" in url:
         # The value stays out of the message: it holds a credential.

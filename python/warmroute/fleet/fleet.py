@@ -131,6 +131,12 @@ class Fleet:
         """The worker of this name."""
         return self._states.get(name)
 
+    def is_up_at(self, url: str) -> bool:
+        """Whether a worker at this URL is up."""
+        return any(
+            state.options.url == url and state.health.status is Status.UP for state in self._states.values()
+        )
+
     def is_ready(self) -> bool:
         """Whether any worker is up."""
         return any(state.health.status is Status.UP and not state.draining for state in self._states.values())

@@ -66,7 +66,7 @@ async def _serve(config: Config) -> None:
         )
         reconciler = Reconciler(fleet, options.worker_drain_timeout_ms / 1000)
         operator = Operator(fleet, reconciler, router.stats)
-        sources = sources_of(options)
+        sources = sources_of(options, fleet.is_up_at)
         server = _Server(
             router,
             prompter,

@@ -1,11 +1,13 @@
 """What is configured of discovery: the sources of workers, and who may change the fleet."""
 
+from collections.abc import Callable
 from pathlib import Path
 from typing import Protocol
 
 from warmroute.config import Config, FleetOptions, ListenOptions
 from warmroute.errors import ConfigError
 from warmroute.fleet.discovery import Source, Standing
+from warmroute.fleet.discovery.dns import DnsSource, Resolver
 from warmroute.fleet.discovery.file import FileSource
 
 # A key shorter than this can be guessed.
@@ -20,23 +22,37 @@ class StandingSource(Source, Protocol):
         """How it fares."""
 
 
-def sources_of(options: FleetOptions) -> list[StandingSource]:
-    """The sources that are followed while the router runs."""
+def sources_of(options: FleetOptions, is_up: Callable[[str], bool]) -> list[StandingSource]:
+    """The sources that are followed while the router runs; `is_up` says whether a worker answers at a URL."""
     sources: list[StandingSource] = []
     if options.workers_file is not None:
         sources.append(FileSource(Path(options.workers_file), options.workers_file_interval_ms / 1000))
+    if options.dns:
+        sources.append(_dns(options, is_up))
     return sources
+
+
+def _dns(options: FleetOptions, is_up: Callable[[str], bool]) -> DnsSource:
+    low, high = options.dns_min_interval_ms / 1000, options.dns_max_interval_ms / 1000
+    try:
+        resolver = Resolver(options.dns_server, options.dns_timeout_ms / 1000)
+    except ValueError:
+        raise ConfigError("fleet.dns_server", options.dns_server, "IP or IP:PORT") from None
+    return DnsSource(
+        options.dns, resolver, ttl_s=(low, max(low, high)), keep_s=options.dns_keep_ms / 1000, is_up=is_up
+    )
 
 
 def check_workers(config: Config) -> None:
     """Raise `ConfigError` where no worker could ever be known."""
     options, listen = config.view("fleet", FleetOptions), config.view("listen", ListenOptions)
-    if not config.workers and not sources_of(options) and listen.admin_key_file is None:
+    followed = options.workers_file is not None or options.dns
+    if not config.workers and not followed and listen.admin_key_file is None:
         raise ConfigError(
             "fleet.worker",
             [],
-            "at least one worker: --worker URL, [[worker]] in the file, --workers-file, or an "
-            "--admin-key-file to add them while it runs",
+            "at least one worker: --worker URL, [[worker]] in the file, --workers-file, --dns, or "
+            "an --admin-key-file to add them while it runs",
         )
 
 

@@ -1,0 +1,189 @@
+from __future__ import annotations
+
+import asyncio
+from collections.abc import AsyncIterator, Callable, Sequence
+
+import dns.rcode
+import pytest
+
+from tests.support.dns_server import DnsServer
+from warmroute.errors import ConfigError
+from warmroute.fleet.discovery import Listing
+from warmroute.fleet.discovery import dns as dns_module
+from warmroute.fleet.discovery.dns import Answer, DnsSource, LookupFault, Resolver, Target
+
+SRV = "_http._tcp.vllm.test"
+
+
+@pytest.fixture
+async def server() -> AsyncIterator[DnsServer]:
+    async with DnsServer() as one:
+        yield one
+
+
+class Watched:
+    """What a source publishes last, as name and URL."""
+
+    def __init__(self, source: DnsSource) -> None:
+        self.source = source
+        self.last: dict[str, str] | None = None
+        self.sets = 0
+        self._task = asyncio.create_task(source.run(self.publish))
+
+    def publish(self, listings: Sequence[Listing]) -> None:
+        self.sets += 1
+        self.last = {listing.name: listing.worker.url for listing in listings}
+
+    async def until(self, condition: Callable[[], bool]) -> None:
+        async with asyncio.timeout(10):
+            while not condition():
+                assert not self._task.done(), self._task.exception()
+                await asyncio.sleep(0.002)
+
+    async def becomes(self, wanted: dict[str, str]) -> None:
+        await self.until(lambda: self.last == wanted)
+
+    async def more(self, sets: int = 3) -> None:
+        enough = self.sets + sets
+        await self.until(lambda: self.sets >= enough)
+
+    async def stop(self) -> None:
+        self._task.cancel()
+        await asyncio.gather(self._task, return_exceptions=True)
+
+
+Watch = Callable[..., Watched]
+
+
+@pytest.fixture
+async def watch(server: DnsServer) -> AsyncIterator[Watch]:
+    started: list[Watched] = []
+
+    def start(*names: str, up: Sequence[str] = (), keep_s: float = 60.0) -> Watched:
+        resolver = Resolver(server.address, 0.2)
+        source = DnsSource(names, resolver, ttl_s=(0.01, 0.02), keep_s=keep_s, is_up=lambda url: url in up)
+        started.append(Watched(source))
+        return started[-1]
+
+    yield start
+    for each in started:
+        await each.stop()
+
+
+async def test_addresses_of_a_host(server: DnsServer, watch: Watch) -> None:
+    server.records[("vllm.test", "A")] = ["10.0.0.2", "10.0.0.1"]
+    server.records[("vllm.test", "AAAA")] = ["fd00::1"]
+    watched = watch("vllm.test:8000")
+    # The same workers by their other addresses are not other workers.
+    await watched.becomes({"10.0.0.1:8000": "http://10.0.0.1:8000", "10.0.0.2:8000": "http://10.0.0.2:8000"})
+    del server.records[("vllm.test", "A")]
+    await watched.becomes({"[fd00::1]:8000": "http://[fd00::1]:8000"})
+
+
+async def test_services(server: DnsServer, watch: Watch) -> None:
+    server.service(SRV, {"w0.test": 8000, "w1.test": 8001})
+    server.records[(SRV, "SRV")].append("1 0 8002 later.test.")
+    watched = watch(SRV)
+    await watched.becomes({"w0.test:8000": "http://127.0.0.1:8000", "w1.test:8001": "http://127.0.0.1:8001"})
+    # A target without an address is no worker; one with two addresses is two.
+    server.records[("w0.test", "A")] = ["10.0.0.1", "10.0.0.2"]
+    server.records[("w1.test", "A")] = []
+    await watched.becomes({"10.0.0.1:8000": "http://10.0.0.1:8000", "10.0.0.2:8000": "http://10.0.0.2:8000"})
+    assert watched.source.standing.document()["failing"] is False
+
+
+@pytest.mark.parametrize("fault", ["silent", "servfail", "empty", "nxdomain", "root"])
+async def test_no_answer_removes_no_worker_that_is_up(
+    server: DnsServer, watch: Watch, fault: str, caplog: pytest.LogCaptureFixture
+) -> None:
+    server.service(SRV, {"w0.test": 8000, "w1.test": 8001})
+    watched = watch(SRV, up=["http://127.0.0.1:8000"], keep_s=0.5)
+    both = {"w0.test:8000": "http://127.0.0.1:8000", "w1.test:8001": "http://127.0.0.1:8001"}
+    await watched.becomes(both)
+    if fault == "silent":
+        server.silent = True
+    elif fault == "servfail":
+        server.rcode = dns.rcode.SERVFAIL
+    elif fault == "empty":
+        server.records[(SRV, "SRV")] = []
+    elif fault == "nxdomain":
+        server.records.clear()
+    else:
+        server.records[(SRV, "SRV")] = ["0 0 0 ."]
+    await watched.until(lambda: watched.source.standing.failures > 0)
+    assert watched.last == both
+    # The silence lasts: the one that does not answer goes, the one that does stays.
+    await watched.becomes({"w0.test:8000": "http://127.0.0.1:8000"})
+    await watched.more()
+    assert watched.last == {"w0.test:8000": "http://127.0.0.1:8000"}
+    assert sum("cannot be used" in record.message for record in caplog.records) == 1
+    server.silent, server.rcode = False, None
+    server.service(SRV, {"w1.test": 8001})
+    await watched.becomes({"w1.test:8001": "http://127.0.0.1:8001"})
+    assert not watched.source.standing.document()["failing"]
+
+
+async def test_one_name_that_fails_does_not_hold_up_another(server: DnsServer, watch: Watch) -> None:
+    server.records[("a.test", "A")] = ["10.0.0.1"]
+    watched = watch("a.test:1", "b.test:2")
+    await watched.becomes({"10.0.0.1:1": "http://10.0.0.1:1"})
+    server.records[("b.test", "A")] = ["10.0.0.2"]
+    await watched.becomes({"10.0.0.1:1": "http://10.0.0.1:1", "10.0.0.2:2": "http://10.0.0.2:2"})
+    server.records[("a.test", "A")] = []
+    server.records[("b.test", "A")] = ["10.0.0.3"]
+    await watched.becomes({"10.0.0.1:1": "http://10.0.0.1:1", "10.0.0.3:2": "http://10.0.0.3:2"})
+
+
+class Scripted:
+    """Lookups that say when they were asked."""
+
+    def __init__(self, ttl_s: float) -> None:
+        self.ttl_s = ttl_s
+        self.count = 3
+        self.fails = False
+
+    async def addresses(self, host: str) -> Answer:
+        if self.fails:
+            raise LookupFault(f"{host}: no")
+        return Answer(tuple(f"10.0.0.{n}" for n in range(self.count)), self.ttl_s)
+
+    async def services(self, name: str) -> tuple[list[Target], float]:
+        return [Target("h", 1)], self.ttl_s
+
+
+@pytest.mark.parametrize(
+    ("ttl_s", "service", "low", "high"), [(0, False, 2, 2.2), (5, False, 5, 5.5), (900, True, 7, 7.7)]
+)
+async def test_the_time_to_live_is_obeyed_within_bounds(
+    ttl_s: float, service: bool, low: float, high: float, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    now = 100.0
+    monkeypatch.setattr("warmroute.fleet.discovery.dns.time.monotonic", lambda: now)
+    lookups = Scripted(ttl_s)
+    name = SRV if service else "h:1"
+    source = DnsSource([name], lookups, ttl_s=(2, 7), keep_s=1, is_up=lambda _: True)
+    assert await source._look(source._names[0]) == ""
+    assert low <= source._names[0].due - now <= high
+    lookups.fails = True
+    assert "no" in await source._look(source._names[0])
+    assert 2 <= source._names[0].due - now <= 2.2
+
+
+async def test_an_answer_of_too_many_workers_is_cut(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(dns_module, "WORKERS_LIMIT", 2)
+    source = DnsSource(["h:1"], Scripted(1), ttl_s=(1, 1), keep_s=1, is_up=lambda _: True)
+    await source._look(source._names[0])
+    assert len(source._names[0].workers) == 2
+
+
+@pytest.mark.parametrize(
+    "name", ["", "host", "host:0", "host:x", "10.0.0.1:80", "http://h:1", "a..b:1", "u@h:1"]
+)
+def test_a_name_that_is_none_is_refused(name: str) -> None:
+    with pytest.raises(ConfigError, match="HOST:PORT"):
+        DnsSource([name], Scripted(1), ttl_s=(1, 1), keep_s=1, is_up=lambda _: True)
+
+
+def test_a_resolver_that_is_none_is_refused() -> None:
+    with pytest.raises(ValueError, match="resolver"):
+        Resolver("no resolver", 1)
