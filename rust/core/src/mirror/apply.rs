@@ -1,13 +1,15 @@
 //! One event, applied.
 
+use parking_lot::MutexGuard;
+
 use super::Mirror;
 use super::held::Held;
 use crate::block::{BlockHash, BlockHasher, Chain, Namespace};
 use crate::event::{EngineHash, Event, Removed, Stored};
 use crate::time::Time;
 
-/// Blocks that are taken into the index under one lock: a decision waits for a few microseconds.
-const BLOCKS_AT_ONCE: usize = 64;
+/// Blocks that are taken into the index under one lock: a decision waits for two microseconds.
+const BLOCKS_AT_ONCE: usize = 8;
 /// Blocks of an engine that has not told how many it has. More than this are a fault of its events.
 const MAX_BLOCKS: usize = 1 << 24;
 
@@ -89,15 +91,17 @@ impl Mirror {
         for part in run.chunks(BLOCKS_AT_ONCE) {
             blocks.clear();
             blocks.extend(hashes.by_ref().take(part.len() * parts));
-            let mut router = self.router.lock();
+            let mut router = self.router.lock_last();
             let confirmed = |block: &&BlockHash| router.is_confirmed(self.worker, event.tier, **block);
             let known = blocks.iter().take_while(confirmed).count();
             let stored = router.confirm(self.worker, event.tier, parent, &blocks, now);
-            drop(router);
+            // To whoever sleeps for it, before this thread comes back.
+            MutexGuard::unlock_fair(router);
             if stored.is_err() {
                 // The parent went for the index's budget.
                 self.stats.orphan_blocks += part.len() as u64;
             }
+            held.warm(part.iter().map(|(name, _)| *name));
             for (index, (name, block)) in part.iter().enumerate() {
                 if repeated > 0 && held.find(*name) == Some(*block) {
                     repeated -= 1;
@@ -105,7 +109,7 @@ impl Mirror {
                     continue;
                 }
                 if let Some(gone) = held.add(*name, *block, (index + 1) * parts <= known) {
-                    self.router.lock().evict(self.worker, event.tier, gone, parts);
+                    self.router.lock_last().evict(self.worker, event.tier, gone, parts);
                 }
             }
             parent = blocks.last().copied();
@@ -126,7 +130,7 @@ impl Mirror {
             }
             self.stats.removed_blocks += 1;
             if let Some(block) = held.remove(name) {
-                self.router.lock().evict(self.worker, event.tier, block, parts);
+                self.router.lock_last().evict(self.worker, event.tier, block, parts);
             }
         }
     }
@@ -138,7 +142,7 @@ impl Mirror {
 
     /// The router forgets what the worker holds, and this is no news to the mirror.
     pub(super) fn clear_router(&mut self) {
-        let mut router = self.router.lock();
+        let mut router = self.router.lock_last();
         router.clear(self.worker);
         self.clears = router.clears(self.worker).unwrap_or_default();
     }
@@ -146,7 +150,7 @@ impl Mirror {
     /// An engine that holds more blocks than it has loses events: everything is a guess.
     fn check_size(&mut self) {
         let held = self.tiers[0].len();
-        let known = if held > 1024 { self.router.lock().known_kv_blocks(self.worker) } else { None };
+        let known = if held > 1024 { self.router.lock_last().known_kv_blocks(self.worker) } else { None };
         let limit = known.map_or(MAX_BLOCKS, |blocks| blocks as usize * 2 + 1024);
         if held > limit {
             self.stats.losses += 1;

@@ -39,6 +39,11 @@ impl Held {
         self.table.find(name)
     }
 
+    /// Makes the next looks at `names` quick.
+    pub(super) fn warm(&self, names: impl Iterator<Item = EngineHash>) {
+        self.table.warm(names);
+    }
+
     /// One more copy of `name`, which is `block`. `known` says that the block is held under another name.
     ///
     /// Gives the block that the name stood for before, where that was another one and nothing holds it now.

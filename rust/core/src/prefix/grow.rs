@@ -6,14 +6,17 @@ use super::table::{Place, WARM};
 use super::walk::Reach;
 use crate::block::BlockHash;
 
+/// A run that grows bit by bit has up to a sixteenth more room than blocks.
+const SLACK: usize = 16;
+
 /// Room made for each new block before it is added: its hash, its place in a table that has just grown, and
 /// a little for the holder. What the table needs in fact is asked for block by block.
 const BLOCK_BYTES: usize = size_of::<BlockHash>() + 14;
 
 impl PrefixIndex {
-    /// Adds nodes for what `reach` left of `blocks`; gives how far the path goes then.
+    /// Adds what `reach` left of `blocks` at the end of a leaf and in new nodes; gives how far the path goes then.
     ///
-    /// The nodes have no holders yet. The path ends early where the budget has no room for more, and
+    /// What is added has no holders yet. The path ends early where the budget has no room for more, and
     /// where a block is known in another place, which a prompt's own blocks never are.
     pub(super) fn grow(&mut self, reach: Reach, blocks: &[BlockHash]) -> Reach {
         let mut reach = reach;
@@ -25,10 +28,21 @@ impl PrefixIndex {
                 }
             }
             let wanted = (blocks.len() - reach.depth).min(MAX_RUN);
-            let Some((leaf, grown)) = self.leaf(reach.at, &blocks[reach.depth..reach.depth + wanted]) else {
-                break;
+            let leaf = reach.at != NIL && self.slab[reach.at].children == 0;
+            let room = if leaf { MAX_RUN - self.slab[reach.at].run.len() } else { 0 };
+            let (wanted, grown) = if room > 0 {
+                let wanted = wanted.min(room);
+                (wanted, self.extend(reach.at, &blocks[reach.depth..reach.depth + wanted]))
+            } else {
+                let Some((leaf, grown)) = self.leaf(reach.at, &blocks[reach.depth..reach.depth + wanted])
+                else {
+                    break;
+                };
+                (reach.at, reach.within) = (leaf, 0);
+                (wanted, grown)
             };
-            reach = Reach { at: leaf, within: grown, depth: reach.depth + grown };
+            reach.within += grown;
+            reach.depth += grown;
             if grown < wanted {
                 break;
             }
@@ -44,14 +58,24 @@ impl PrefixIndex {
         }
         let id = self.slab.insert();
         self.attach(id, above, run[0]);
-        let all = self.fit(id, |_| run.len() * BLOCK_BYTES);
-        let room = if all { run.len() } else { (self.room() / BLOCK_BYTES).min(run.len()) };
-        let node = &mut self.slab[id];
-        node.run.reserve_exact(room);
-        self.heap += node.run.capacity() * size_of::<BlockHash>();
-        for (at, &hash) in run[..room].iter().enumerate() {
+        let grown = self.extend(id, run);
+        if grown == 0 {
+            self.detach(id, run[0]);
+            self.discard(id);
+            return None;
+        }
+        Some((id, grown))
+    }
+
+    /// Adds as much of `more` to the run of a leaf as there is room for; gives how much.
+    fn extend(&mut self, id: u32, more: &[BlockHash]) -> usize {
+        let before = self.slab[id].run.len();
+        let all = self.fit(id, |_| more.len() * BLOCK_BYTES);
+        let room = if all { more.len() } else { (self.room() / BLOCK_BYTES).min(more.len()) };
+        self.reserve(id, room);
+        for (at, &hash) in more[..room].iter().enumerate() {
             if at % WARM == 0 {
-                self.table.warm(&run[at..room.min(at + WARM)]);
+                self.table.warm(&more[at..room.min(at + WARM)]);
             }
             if self.table.growth(hash) > 0 && !self.fit(id, |index| index.table.growth(hash)) {
                 break;
@@ -64,14 +88,25 @@ impl PrefixIndex {
             }
             self.slab[id].run.push(hash);
         }
-        let grown = self.slab[id].run.len();
-        if grown == 0 {
-            self.detach(id, run[0]);
-            self.discard(id);
-            return None;
+        let grown = self.slab[id].run.len() - before;
+        if grown < room {
+            self.shrink_run(id);
         }
-        self.shrink_run(id);
-        Some((id, grown))
+        grown
+    }
+
+    /// Makes a run's room for `more` blocks, and for a few beyond them where it grows bit by bit.
+    fn reserve(&mut self, id: u32, more: usize) {
+        let len = self.slab[id].run.len();
+        let before = self.slab[id].run.capacity();
+        if before - len >= more {
+            return;
+        }
+        // Both are there while the run moves.
+        let slack =
+            if (len + more + len / SLACK) * size_of::<BlockHash>() <= self.room() { len / SLACK } else { 0 };
+        self.slab[id].run.reserve_exact(more + slack);
+        self.heap += (self.slab[id].run.capacity() - before) * size_of::<BlockHash>();
     }
 
     /// Links a new node below `above`, as the newest.

@@ -1,6 +1,7 @@
 //! One router for every way in, and leases that cannot leak.
 
 use std::sync::Arc;
+use std::sync::atomic::{AtomicU32, Ordering};
 use std::time::Instant;
 
 use parking_lot::{Mutex, MutexGuard};
@@ -12,12 +13,19 @@ use crate::load::ledger::{Outcome, Reservation};
 use crate::router::{Decision, RouteRequest, Router};
 use crate::time::Time;
 
+/// How often the lock is looked at before the thread sleeps for it, some ten microseconds in all. It is held for a
+/// few; to sleep and be woken takes fifty.
+const LOOKS: u32 = 512;
+
 /// A router behind a lock. Cloning it is cheap, and every clone is the same router.
 ///
-/// Prompts are hashed outside the lock; a decision holds it for a few microseconds.
+/// Prompts are hashed outside the lock; a decision holds it for a few microseconds, and so do events, a few blocks
+/// at a time.
 #[derive(Clone, Debug)]
 pub struct SharedRouter {
     router: Arc<Mutex<Router>>,
+    /// How many threads wait for the router to decide.
+    waiting: Arc<AtomicU32>,
     hasher: BlockHasher,
     origin: Instant,
 }
@@ -29,7 +37,12 @@ impl SharedRouter {
     /// [`ConfigError`] for a value outside its range.
     pub fn new(config: RouterConfig, origin: Instant) -> Result<SharedRouter, ConfigError> {
         let router = Router::new(config)?;
-        Ok(SharedRouter { hasher: router.hasher(), router: Arc::new(Mutex::new(router)), origin })
+        Ok(SharedRouter {
+            hasher: router.hasher(),
+            router: Arc::new(Mutex::new(router)),
+            waiting: Arc::default(),
+            origin,
+        })
     }
 
     /// `moment` as this router's time: every way in has the same origin.
@@ -49,6 +62,31 @@ impl SharedRouter {
 
     /// The router itself, for as long as the guard lives.
     pub fn lock(&self) -> MutexGuard<'_, Router> {
+        if let Some(guard) = self.router.try_lock() {
+            return guard;
+        }
+        self.waiting.fetch_add(1, Ordering::Relaxed);
+        let guard = self.look(|| true);
+        self.waiting.fetch_sub(1, Ordering::Relaxed);
+        guard
+    }
+
+    /// The same, after those who wait for it to decide: for whoever comes back for it again and again.
+    pub(crate) fn lock_last(&self) -> MutexGuard<'_, Router> {
+        self.look(|| self.waiting.load(Ordering::Relaxed) == 0)
+    }
+
+    /// Looks [`LOOKS`] times whether the lock is free and it is this thread's `turn`, and then sleeps for it.
+    fn look(&self, turn: impl Fn() -> bool) -> MutexGuard<'_, Router> {
+        for _ in 0..LOOKS {
+            if turn()
+                && !self.router.is_locked()
+                && let Some(guard) = self.router.try_lock()
+            {
+                return guard;
+            }
+            std::hint::spin_loop();
+        }
         self.router.lock()
     }
 
