@@ -503,6 +503,14 @@ class Mirror:
     def restarted(self) -> None:
         """The worker is another process than before: its cache is empty and its numbers start again."""
 
+    def confirmed(self) -> dict[str, Any]:
+        """What the router's index holds as confirmed for the worker, in the engine's own names.
+
+        Keys: `next` (the number of the batch that comes next), `live` (every one before it was applied),
+        `blocks` (confirmed in the index, whatever their names) and `names` (of those, as 64-bit integers, in
+        no order). Takes time and memory in proportion to the blocks.
+        """
+
     def stats(self) -> dict[str, Any]:
         """Counters since the start, and the blocks held; `fault` says what could not be read last."""
 

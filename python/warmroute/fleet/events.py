@@ -17,6 +17,8 @@ from warmroute.logs import get
 END = b"\xff" * 8
 # Batches that wait in a socket; more are dropped, and are a gap that is asked for again.
 WAITING_BATCHES = 1_000
+# Of a replay, which the worker sends all at once and does not send again: twice what vLLM keeps.
+WAITING_REPLAYED = 20_000
 BATCH_LIMIT_BYTES = 64 << 20
 # Batches that are handed over in one call, so that no source holds up the others.
 AT_ONCE = 256
@@ -50,6 +52,9 @@ class MirrorPort(Protocol):
 
     def stats(self) -> dict[str, Any]:
         """The counters."""
+
+    def confirmed(self) -> dict[str, Any]:
+        """What is confirmed, in the engine's own names."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -151,6 +156,11 @@ class Events:
             }
             for feed in list(self._feeds.values())
         }
+
+    def confirmed(self, name: str) -> dict[str, Any] | None:
+        """What is confirmed of a worker, in its engine's own names; `None` where no events are followed."""
+        feed = self._feeds.get(name)
+        return None if feed is None else feed.mirror.confirmed()
 
     def catching_up(self) -> list[str]:
         """The workers of which missing batches are asked for."""
@@ -293,7 +303,7 @@ class Events:
         feed.asked, feed.replays = start, feed.replays + 1
         feed.deadline = time.monotonic() + self._replay_timeout_s
         feed.replay = self._context.socket(zmq.DEALER)
-        feed.replay.setsockopt(zmq.RCVHWM, WAITING_BATCHES)
+        feed.replay.setsockopt(zmq.RCVHWM, WAITING_REPLAYED)
         feed.replay.setsockopt(zmq.MAXMSGSIZE, BATCH_LIMIT_BYTES)
         feed.replay.connect(feed.source.replay_endpoint or "")
         self._poller.register(feed.replay, zmq.POLLIN)

@@ -33,6 +33,9 @@ class EventsPort(Protocol):
     def stats(self) -> dict[str, dict[str, Any]]:
         """Each worker's counters."""
 
+    def confirmed(self, name: str) -> dict[str, Any] | None:
+        """What is confirmed of one worker."""
+
 
 class ClientPort(Protocol):
     """Who asks a worker where its events are."""
@@ -104,3 +107,7 @@ class Follower:
     def stats(self) -> dict[str, dict[str, Any]]:
         """Each followed worker's counters."""
         return self._events.stats()
+
+    def confirmed(self, name: str) -> dict[str, Any] | None:
+        """What is confirmed of a worker, in its engine's own names; `None` where no events are followed."""
+        return self._events.confirmed(name)

@@ -6,6 +6,7 @@ Called from the data plane's threads with the request already read; it answers f
 from collections.abc import Callable, Mapping
 from types import MappingProxyType
 from typing import Any, Protocol
+from urllib.parse import parse_qs
 
 from warmroute.errors import InvalidRequest, WarmrouteError
 from warmroute.fleet import Fleet, Trust, entry_of
@@ -52,9 +53,10 @@ class Control:
         *,
         admin: Admin | None = None,
         warming: Callable[[], list[str]] = list,
+        confirmed: Callable[[str], dict[str, Any] | None] = lambda _: None,
     ) -> None:
         """Take what is asked of, what answers `/warmroute/v1/explain`, what changes the fleet, if anything
-        does, and who is waited for at the start.
+        does, who is waited for at the start, and what tells the blocks that are confirmed of a worker.
         """
         self._admin = admin
         self._router = router
@@ -62,12 +64,14 @@ class Control:
         self._trust = trust
         self._metrics = metrics
         self._warming = warming
+        self._confirmed = confirmed
         self.draining = False
         self._paths: dict[str, tuple[str, Answer]] = {
             "/healthz": ("GET", self._healthz),
             "/metrics": ("GET", self._scrape),
             "/readyz": ("GET", self._readyz),
             "/v1/models": ("GET", self._models),
+            "/warmroute/v1/blocks": ("GET", self._blocks),
             "/warmroute/v1/explain": ("POST", explain),
             "/warmroute/v1/workers": ("GET", self._workers),
         }
@@ -140,3 +144,12 @@ class Control:
             for state in self._fleet.states()
         ]
         return json_reply({"workers": workers})
+
+    def _blocks(self, query: str, _body: bytes) -> Reply:
+        """What is confirmed of one worker, in its engine's own names; a name is 16 hexadecimal digits."""
+        (name,) = parse_qs(query).get("worker", [""])[:1]
+        confirmed = self._confirmed(name)
+        if confirmed is None:
+            raise InvalidRequest("worker is not the name of one whose KV events are followed")
+        names = sorted(f"{each:016x}" for each in confirmed["names"])
+        return json_reply({"worker": name, **confirmed, "names": names})

@@ -165,7 +165,14 @@ class _Server:
         self._rungs = Rungs(prompter, fleet, trust, options["worker_tokenize"])
         explain = Explain(router.explain, self._explain_body)
         self._control = Control(
-            router, fleet, trust, Metrics(self._snapshot), explain, admin=admin, warming=self._warming()
+            router,
+            fleet,
+            trust,
+            Metrics(self._snapshot),
+            explain,
+            admin=admin,
+            warming=self._warming(),
+            confirmed=follower.confirmed,
         )
         self.proxy = Proxy(
             router, prompter, host=listen.host, port=listen.port, control=self._control, **options

@@ -2,7 +2,7 @@
 
 #![allow(clippy::unwrap_used, clippy::panic, reason = "a test fails by panicking")]
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, HashSet};
 use std::time::Instant;
 
 use proptest::prelude::*;
@@ -10,6 +10,7 @@ use proptest::strategy::ValueTree;
 use proptest::test_runner::TestRunner;
 use warmroute_core::block::Namespace;
 use warmroute_core::config::RouterConfig;
+use warmroute_core::event::EngineHash;
 use warmroute_core::fleet::WorkerSpec;
 use warmroute_core::ids::WorkerId;
 use warmroute_core::mirror::{Mirror, MirrorStats, Status};
@@ -303,8 +304,14 @@ impl Pair {
         }
         let confirmed = self.router.lock().index().blocks(self.worker.slot()).0 as usize;
         assert_eq!(confirmed, stats.blocks * self.parts, "blocks in the index and in the mirror");
-        if !lost {
-            assert_eq!(confirmed, self.engine.held.len() * self.parts);
+        let told = self.mirror.confirmed();
+        assert_eq!((told.next, told.live, told.blocks), (stats.next, true, confirmed as u64));
+        let real = self.engine.held.keys().map(|path| EngineHash(name(path, self.engine.process)));
+        let (told, real): (HashSet<_>, HashSet<_>) = (told.names.into_iter().collect(), real.collect());
+        if lost {
+            assert!(told.is_subset(&real));
+        } else {
+            assert_eq!(told, real);
         }
         self.router.lock().index().check().unwrap();
     }

@@ -93,6 +93,14 @@ impl PyMirror {
         py.detach(|| self.mirror.lock().restarted());
     }
 
+    fn confirmed<'py>(&self, py: Python<'py>) -> PyResult<Bound<'py, PyDict>> {
+        let confirmed = py.detach(|| self.mirror.lock().confirmed());
+        let dict = fields!(py, confirmed; next, live, blocks);
+        let names: Vec<u64> = confirmed.names.iter().map(|name| name.0).collect();
+        dict.set_item("names", names)?;
+        Ok(dict)
+    }
+
     fn stats<'py>(&self, py: Python<'py>) -> PyResult<Bound<'py, PyDict>> {
         let stats = py.detach(|| self.mirror.lock().stats());
         let dict = fields!(py, stats;

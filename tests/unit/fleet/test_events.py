@@ -69,6 +69,9 @@ class Noted:
     def stats(self) -> dict[str, Any]:
         return {"next": self.next}
 
+    def confirmed(self) -> dict[str, Any]:
+        return {"next": self.next, "names": [7]}
+
     def has(self, *call: Any) -> Callable[[], bool]:
         return lambda: call in self.calls
 
@@ -159,6 +162,8 @@ def test_what_was_published_before_is_asked_for(events: Events, worker: Worker, 
     publish_until(worker, 2, mirror.has("take", 2, b"x"))
     assert events.stats()["w"]["replays"] == 1
     assert events.stats()["w"]["age_s"] < 10
+    assert events.confirmed("w") == mirror.confirmed()
+    assert events.confirmed("another") is None
 
 
 def test_a_gap_is_asked_for_once(events: Events, worker: Worker) -> None:

@@ -34,6 +34,9 @@ class FakeEvents:
     def stats(self) -> dict[str, dict[str, Any]]:
         return {}
 
+    def confirmed(self, name: str) -> dict[str, Any] | None:
+        return {"names": [7]} if name == "w" else None
+
 
 class FakeClient:
     def __init__(self, sources: dict[int, Source]) -> None:
@@ -106,3 +109,4 @@ async def test_changes_are_passed_on() -> None:
     follower.forget("w")
     assert events.calls[1:] == [("catch_up", "w"), ("restarted", "w"), ("remove", "w")]
     assert follower.catching_up() == ["w"]
+    assert (follower.confirmed("w"), follower.confirmed("x")) == ({"names": [7]}, None)

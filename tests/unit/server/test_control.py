@@ -110,7 +110,11 @@ def control(router: FakeRouter, fleet: Fleet, trust: Trust, bodies: list[tuple[s
         bodies.append((endpoint, body))
         return explanation()
 
-    return Control(router, fleet, trust, metrics, Explain(router.explain, explain_body))
+    def confirmed(worker: str) -> dict[str, Any] | None:
+        return {"next": 3, "live": True, "blocks": 2, "names": [2**63, 10]} if worker == "w 1" else None
+
+    explain = Explain(router.explain, explain_body)
+    return Control(router, fleet, trust, metrics, explain, confirmed=confirmed)
 
 
 def up(fleet: Fleet, number: int, *models: Model) -> None:
@@ -155,6 +159,20 @@ def test_workers_are_listed_with_health_and_load(control: Control, fleet: Fleet)
     assert [worker["name"] for worker in workers] == ["w1", "w2", "w3"]
     assert (workers[0]["state"], workers[0]["load"]) == ("ready", {"requests": 2})
     assert workers[1]["health"] == {"status": "unknown", "failures": 0, "error": ""}
+
+
+def test_confirmed_blocks_are_listed_by_the_engine_s_names(control: Control) -> None:
+    status, _, body = control("GET", "/warmroute/v1/blocks", "worker=w%201", b"")
+    names = ["000000000000000a", "8000000000000000"]
+    assert (status, json.loads(body)) == (
+        200,
+        {"worker": "w 1", "next": 3, "live": True, "blocks": 2, "names": names},
+    )
+
+
+@pytest.mark.parametrize("query", ["", "worker=", "worker=w2", "worker"])
+def test_blocks_of_no_worker_are_the_caller_s_fault(control: Control, query: str) -> None:
+    assert control("GET", "/warmroute/v1/blocks", query, b"")[0] == 400
 
 
 def test_workers_tell_how_their_tokens_compare(control: Control, trust: Trust) -> None:

@@ -35,6 +35,11 @@ impl Held {
         self.table.bytes() + (self.copies.capacity() + self.names.capacity()) * entry
     }
 
+    /// Every name with its block, in no order.
+    pub(super) fn iter(&self) -> impl Iterator<Item = (EngineHash, BlockHash)> + '_ {
+        self.table.iter()
+    }
+
     pub(super) fn find(&self, name: EngineHash) -> Option<BlockHash> {
         self.table.find(name)
     }

@@ -5,12 +5,14 @@
 //! the router's lock, which is held for a few blocks at a time.
 
 mod apply;
+mod confirmed;
 mod held;
 mod order;
 mod pending;
 mod stats;
 mod table;
 
+pub use confirmed::Confirmed;
 pub use stats::MirrorStats;
 
 use crate::event::{self, Batch};

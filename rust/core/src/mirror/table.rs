@@ -42,6 +42,12 @@ impl Table {
         size_of_val(&*self.shards) + self.slots * size_of::<(EngineHash, BlockHash)>()
     }
 
+    /// Every entry, in no order.
+    pub(super) fn iter(&self) -> impl Iterator<Item = (EngineHash, BlockHash)> + '_ {
+        let slots = self.shards.iter().flat_map(|shard| shard.slots.iter().copied());
+        slots.filter(|(_, block)| *block != BlockHash(0))
+    }
+
     pub(super) fn find(&self, key: EngineHash) -> Option<BlockHash> {
         let (shard, low) = self.place(key);
         self.shards[shard].find(key, low).map(|at| self.shards[shard].slots[at].1)
@@ -192,6 +198,7 @@ mod tests {
                 }
                 prop_assert_eq!(table.len(), map.len());
             }
+            prop_assert_eq!(table.iter().collect::<HashMap<_, _>>(), map.clone());
             for (key, value) in map {
                 prop_assert_eq!(table.find(key), Some(value));
             }
