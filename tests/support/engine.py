@@ -12,7 +12,7 @@ import re
 import signal
 import subprocess
 import time
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from pathlib import Path
 
 from tests.support.process import free_port
@@ -83,7 +83,18 @@ class Engine:
     port: int
     blocks: int = 512
     flags: tuple[str, ...] = ()
+    replay_port: int = field(default_factory=free_port)
     _starter: subprocess.Popen[str] | None = None
+
+    @property
+    def events_endpoint(self) -> str:
+        """Where the worker publishes its KV events."""
+        return f"ipc://{self._run_folder}/kv.sock"
+
+    @property
+    def replay_endpoint(self) -> str:
+        """Where the worker replays them."""
+        return f"tcp://127.0.0.1:{self.replay_port}"
 
     @property
     def url(self) -> str:
@@ -104,7 +115,8 @@ class Engine:
             "BLOCK": BLOCK_TOKENS,
             "BLOCKS": self.blocks,
             "RUN": self._run_folder,
-            "REPLAY": f"tcp://127.0.0.1:{free_port()}",
+            "EVENTS": self.events_endpoint,
+            "REPLAY": self.replay_endpoint,
             "WAIT": START_SECONDS,
         }
         self._starter = subprocess.Popen(
@@ -138,6 +150,10 @@ class Engine:
             if _ends(group):
                 break
         self._pid_file.unlink()
+
+    def kill(self) -> None:
+        """Ends the worker at once, whatever it does."""
+        self.stop(signal.SIGKILL)
 
     def log_text(self) -> str:
         """What the worker has written."""

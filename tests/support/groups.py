@@ -115,14 +115,14 @@ def _order(seed: int) -> list[int]:
 
 async def _text(rng: random.Random, tokens: int, engine_port: int) -> str:
     """Words that make about `tokens` tokens: within one percent, or one token."""
-    words = [rng.choice(_WORDS) for _ in range(2 * tokens)]
+    words = [rng.choice(WORDS) for _ in range(2 * tokens)]
     whole = await token_count(engine_port, " ".join(words))
     return " ".join(words[: round(len(words) * tokens / whole)])
 
 
 # From the standard library, on whose sources the engine's small vocabulary is trained. With their spaces they
 # have 4 to 5 bytes a token, as English text has: what text is taken for where there is no tokenizer.
-_WORDS = [
+WORDS = [
     *("if", "in", "is", "not", "and", "or", "for", "as", "the", "a", "to", "of", "be", "with", "it", "this"),
     *("None", "True", "self", "def", "name", "value", "return", "class", "module", "string", "that", "else"),
 ]
