@@ -117,6 +117,30 @@ class FleetOptions:
         maximum=DAY_MS,
         unit="ms",
     )
+    kubernetes_service: str | None = option(
+        None,
+        "A Kubernetes service whose endpoints are workers; needs `pip install warmroute[kubernetes]` and the "
+        "right to list and watch EndpointSlices.",
+    )
+    kubernetes_selector: str | None = option(
+        None,
+        "Labels of pods that are workers, such as `app=vllm`, in place of a service; needs the right to list "
+        "and watch pods.",
+    )
+    kubernetes_namespace: str | None = option(None, "Their namespace; without it the router's own.")
+    kubernetes_port: str | None = option(
+        None, "Their port, by name or number; without it the only one, or the one that is called `http`."
+    )
+    kubernetes_timeout_ms: int = option(
+        10_000, "How long the cluster may take to answer.", minimum=10, maximum=600_000, unit="ms"
+    )
+    kubernetes_resync_ms: int = option(
+        300_000,
+        "How often everything is listed again while changes are watched: some watches go silent.",
+        minimum=100,
+        maximum=DAY_MS,
+        unit="ms",
+    )
     probe_interval_ms: int = option(
         2_000, "Time between two looks at a worker's `/health`.", minimum=50, maximum=DAY_MS, unit="ms"
     )

@@ -29,6 +29,8 @@ def sources_of(options: FleetOptions, is_up: Callable[[str], bool]) -> list[Stan
         sources.append(FileSource(Path(options.workers_file), options.workers_file_interval_ms / 1000))
     if options.dns:
         sources.append(_dns(options, is_up))
+    if options.kubernetes_service is not None or options.kubernetes_selector is not None:
+        sources.append(_kubernetes(options))
     return sources
 
 
@@ -43,16 +45,35 @@ def _dns(options: FleetOptions, is_up: Callable[[str], bool]) -> DnsSource:
     )
 
 
+def _kubernetes(options: FleetOptions) -> StandingSource:
+    try:
+        from warmroute.fleet.discovery.kubernetes import kubernetes_source  # noqa: PLC0415 - an extra
+    except ImportError:
+        key = "kubernetes_service" if options.kubernetes_service is not None else "kubernetes_selector"
+        allowed = "a client of Kubernetes beside it: pip install 'warmroute[kubernetes]'"
+        raise ConfigError(f"fleet.{key}", getattr(options, key), allowed) from None
+    return kubernetes_source(
+        service=options.kubernetes_service,
+        selector=options.kubernetes_selector,
+        namespace=options.kubernetes_namespace,
+        port=options.kubernetes_port,
+        timeout_s=options.kubernetes_timeout_ms / 1000,
+        resync_s=options.kubernetes_resync_ms / 1000,
+    )
+
+
 def check_workers(config: Config) -> None:
     """Raise `ConfigError` where no worker could ever be known."""
     options, listen = config.view("fleet", FleetOptions), config.view("listen", ListenOptions)
-    followed = options.workers_file is not None or options.dns
+    followed = (
+        options.workers_file or options.dns or options.kubernetes_service or options.kubernetes_selector
+    )
     if not config.workers and not followed and listen.admin_key_file is None:
         raise ConfigError(
             "fleet.worker",
             [],
-            "at least one worker: --worker URL, [[worker]] in the file, --workers-file, --dns, or "
-            "an --admin-key-file to add them while it runs",
+            "at least one worker: --worker URL, [[worker]] in the file, --workers-file, --dns, "
+            "--kubernetes-service, or an --admin-key-file to add them while it runs",
         )
 
 
