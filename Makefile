@@ -34,7 +34,7 @@ test: build ## Run every test: Rust, then Python (PYTEST="-k word" narrows the s
 	$(BIN)/pytest $(PYTEST)
 
 .PHONY: fuzz
-fuzz: ## Fuzz what reads foreign bytes (FUZZ="body cached" FUZZ_SECONDS=60 FUZZ_RUNS=); needs a nightly toolchain
+fuzz: ## Fuzz what reads foreign bytes (FUZZ="body events" FUZZ_SECONDS=60 FUZZ_RUNS=); needs a nightly toolchain
 	rust/fuzz/run.sh $(FUZZ)
 
 .PHONY: check

@@ -267,6 +267,38 @@ fn reads_what_sglang_writes() {
     assert_eq!((stored.block_size, stored.salt, stored.tier), (1, Some("s"), Tier::Lower));
 }
 
+/// vLLM 0.33 names what a draft model looks ahead at: it is no token of the block, whatever it looks like.
+#[test]
+fn lookahead_tokens_are_no_tokens_of_the_block() {
+    let fields: [(&str, &[u8]); 7] = [
+        ("type", STORED_TAG),
+        ("block_hashes", &[0x92, 1, 2]),
+        ("parent_block_hash", &[0xc0]),
+        ("token_ids", &[0x94, 10, 11, 12, 13]),
+        ("block_size", &[2]),
+        ("medium", b"\xa3GPU"),
+        ("group_idx", &[0]),
+    ];
+    let plain = batch_of(&[map(&fields)]);
+    for lookahead in [&[0xc0][..], &[0x90], &[0x92, 12, 14], &[0x92, 0x91, 12, 0x91, 14], &[0x92, 12, 0xc0]] {
+        // Last, as it is written, and first, so that what follows it is read.
+        for place in [fields.len(), 1] {
+            let mut more = fields.to_vec();
+            more.insert(place, ("lookahead_token_ids", lookahead));
+            let payload = batch_of(&[map(&more)]);
+            assert_eq!(decode(&payload).unwrap(), decode(&plain).unwrap(), "{lookahead:x?}");
+        }
+        // By place it comes after the ownership and the session.
+        let mut event =
+            [&[0xdc, 0, 17][..], STORED_TAG, &[0x92, 1, 2, 0xc0, 0x94, 10, 11, 12, 13, 2]].concat();
+        event.extend(b"\xc0\xa3GPU\xc0\xc0\x00\xc0\xc0\xc0\xc0\xc0");
+        event.extend(lookahead);
+        event.push(0xc0);
+        let payload = batch_of(&[event]);
+        assert_eq!(decode(&payload).unwrap().events, decode(&plain).unwrap().events, "{lookahead:x?}");
+    }
+}
+
 /// LoRA name, image and salt stand among a block's keys; only what tells blocks apart is kept as a key.
 #[test]
 fn keys_of_blocks_are_told_apart() {

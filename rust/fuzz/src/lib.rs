@@ -1,4 +1,4 @@
-//! What the fuzz targets share, also with the ordinary tests of `rust/prompt`.
+//! What the fuzz targets share, also with the ordinary tests of `rust/prompt` and `rust/core`.
 
 pub mod entry;
 pub mod mutate;

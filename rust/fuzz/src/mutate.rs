@@ -4,14 +4,19 @@ use fastrand::Rng;
 
 use super::seeds::WORDS;
 
-/// `bytes` after a few random changes: bytes, words, pieces moved, doubled, repeated, nested or cut.
+/// [`mutate_with`] the words of bodies and templates.
 pub fn mutate(rng: &mut Rng, bytes: &[u8], longest: usize) -> Vec<u8> {
+    mutate_with(rng, bytes, &WORDS.map(str::as_bytes), longest)
+}
+
+/// `bytes` after a few random changes: bytes, words, pieces moved, doubled, repeated, nested or cut.
+pub fn mutate_with(rng: &mut Rng, bytes: &[u8], words: &[&[u8]], longest: usize) -> Vec<u8> {
     let mut bytes = bytes.to_vec();
     for _ in 0..rng.usize(1..6) {
         let at = rng.usize(..=bytes.len());
         let end = at + rng.usize(..=(bytes.len() - at).min(64));
         let piece = bytes[at..end].to_vec();
-        let word = WORDS[rng.usize(..WORDS.len())].as_bytes();
+        let word = words[rng.usize(..words.len())];
         match rng.u8(..9) {
             0 => bytes.splice(at..at, [rng.u8(..)]).for_each(drop),
             1 => bytes.splice(at..(at + 1).min(bytes.len()), [rng.u8(..)]).for_each(drop),

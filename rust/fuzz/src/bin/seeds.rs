@@ -6,6 +6,8 @@ use std::path::Path;
 
 use seeds::{BODIES, TEMPLATES, WORDS};
 
+#[path = "../event_seeds.rs"]
+mod event_seeds;
 #[path = "../seeds.rs"]
 mod seeds;
 
@@ -28,9 +30,24 @@ fn main() -> io::Result<()> {
         })
     };
     write(&folder.join("cached"), (0..4).flat_map(pair))?;
-    let mut dictionary = fs::File::create(folder.join("dictionary"))?;
-    for word in WORDS {
-        let escaped: String = word.bytes().map(|byte| format!("\\x{byte:02x}")).collect();
+    // A byte for the router, then each batch with its own of what comes and its length.
+    let step = |batch: &[u8]| [&[0], &(batch.len() as u16).to_le_bytes()[..], batch].concat();
+    let small: Vec<u8> = event_seeds::SMALL.into_iter().flat_map(step).collect();
+    let captured = event_seeds::captured(Path::new("../.."))?;
+    let several = captured[..8].iter().flat_map(|batch| step(batch)).collect();
+    let steps =
+        captured.iter().map(|batch| step(batch)).chain([several]).map(|steps| [&[0], &steps[..]].concat());
+    let sizes = (0..4).map(|choice| [&[choice], &small[..]].concat());
+    write(&folder.join("mirror"), steps.chain(sizes))?;
+    write(&folder.join("events"), event_seeds::SMALL.into_iter().map(<[u8]>::to_vec).chain(captured))?;
+    dictionary(&folder.join("dictionary"), WORDS.map(str::as_bytes))?;
+    dictionary(&folder.join("dictionary-events"), event_seeds::WORDS)
+}
+
+fn dictionary<'a>(path: &Path, words: impl IntoIterator<Item = &'a [u8]>) -> io::Result<()> {
+    let mut dictionary = fs::File::create(path)?;
+    for word in words {
+        let escaped: String = word.iter().map(|byte| format!("\\x{byte:02x}")).collect();
         writeln!(dictionary, "\"{escaped}\"")?;
     }
     Ok(())
