@@ -154,6 +154,29 @@ class FleetOptions:
     probe_failures: int = option(
         3, "Failed looks in a row after which a worker is down.", minimum=1, maximum=1_000
     )
+    freeze_timeout_ms: int = option(
+        60_000,
+        "How long a worker's requests may stand still, beyond twice the prefill that is expected of them, "
+        "until the worker counts as frozen.",
+        minimum=100,
+        maximum=DAY_MS,
+        unit="ms",
+    )
+    facts_interval_ms: int = option(
+        60_000,
+        "How often a worker is asked again what it serves: adapters are loaded while it runs.",
+        minimum=100,
+        maximum=DAY_MS,
+        unit="ms",
+    )
+    scrape_interval_ms: int = option(
+        5_000,
+        "Time between two scrapes of a worker's `/metrics`, for what other routers sent to it; 0: none.",
+        minimum=0,
+        maximum=DAY_MS,
+        unit="ms",
+    )
+    scrape_concurrency: int = option(8, "Scrapes under way at the same time.", minimum=1, maximum=4_096)
     worker_drain_timeout_ms: int = option(
         1_800_000,
         "How long a worker that left its sources may finish what it has; then it is forgotten, and its "

@@ -8,6 +8,7 @@ from warmroute.fleet.fleet import Fleet
 from warmroute.fleet.follow import Follower
 from warmroute.fleet.operator import Operator, WorkerEntry, entry_of
 from warmroute.fleet.ports import RouterPort
+from warmroute.fleet.scrape import Scraper
 from warmroute.fleet.state import WorkerState
 from warmroute.fleet.trust import Trust
 from warmroute.fleet.verdict import State, Verdict
@@ -22,6 +23,7 @@ __all__ = [
     "Operator",
     "Reconciler",
     "RouterPort",
+    "Scraper",
     "State",
     "Trust",
     "Verdict",

@@ -3,6 +3,7 @@
 import asyncio
 import json
 from collections.abc import Mapping
+from dataclasses import replace
 from types import TracebackType
 from typing import Any
 
@@ -11,7 +12,7 @@ import aiohttp
 from warmroute.config import WorkerOptions
 from warmroute.errors import WorkerError, WorkerReply, WorkerTimeout, WorkerUnreachable
 from warmroute.fleet.events import Source
-from warmroute.fleet.facts import Facts, Tokens, read_metrics, read_models, read_tokens
+from warmroute.fleet.facts import Facts, Tokens, read_metrics, read_models, read_tokens, read_version
 from warmroute.fleet.sources import read_sources
 from warmroute.logs import get
 
@@ -60,7 +61,23 @@ class WorkerClient:
         except WorkerError as error:
             log.once(worker.name, "metrics cannot be read", worker=worker.name, error=error)
             page = ""
-        return read_metrics(page, models, worker.dp_rank)
+        return replace(read_metrics(page, models, worker.dp_rank), version=await self.version(worker))
+
+    async def metrics(self, worker: WorkerOptions) -> bytes:
+        """Read the worker's `/metrics` as it is."""
+        return await self._read("GET", worker, "/metrics", None)
+
+    async def version(self, worker: WorkerOptions) -> str:
+        """Ask which version of the engine runs; empty where the worker does not say."""
+        try:
+            return read_version(await self._get(worker, "/version"))
+        except (WorkerReply, ValueError):
+            return ""
+
+    async def trial(self, worker: WorkerOptions, model: str) -> None:
+        """Have one token computed; raise `WorkerError` where that cannot be had."""
+        body = {"model": model, "prompt": "a", "max_tokens": 1}
+        await self._ask("POST", worker, "/v1/completions", json.dumps(body).encode())
 
     async def event_sources(self, worker: WorkerOptions) -> dict[int, Source]:
         """Ask where the worker's KV events are; a worker that knows no such path has none."""
@@ -85,6 +102,9 @@ class WorkerClient:
         return await self._ask("GET", worker, path, None)
 
     async def _ask(self, method: str, worker: WorkerOptions, path: str, data: bytes | None) -> str:
+        return (await self._read(method, worker, path, data)).decode("utf-8", "replace")
+
+    async def _read(self, method: str, worker: WorkerOptions, path: str, data: bytes | None) -> bytes:
         headers = {"Content-Type": "application/json"} if data is not None else {}
         try:
             async with self._session.request(
@@ -92,7 +112,7 @@ class WorkerClient:
             ) as response:
                 if response.status != 200:
                     raise WorkerReply(f"{path} answers {response.status}", response.status)
-                return await _text(response, path)
+                return await _bytes(response, path)
         except TimeoutError:
             raise WorkerTimeout(f"{path} does not answer in time") from None
         except (aiohttp.ClientConnectionError, OSError) as error:
@@ -101,7 +121,7 @@ class WorkerClient:
             raise WorkerReply(f"{path}: {type(error).__name__}") from None
 
 
-async def _text(response: aiohttp.ClientResponse, path: str) -> str:
+async def _bytes(response: aiohttp.ClientResponse, path: str) -> bytes:
     parts: list[bytes] = []
     size = 0
     async for part in response.content.iter_chunked(1 << 16):
@@ -111,4 +131,4 @@ async def _text(response: aiohttp.ClientResponse, path: str) -> str:
         parts.append(part)
         # A fast sender must not keep the loop to itself.
         await asyncio.sleep(0)
-    return b"".join(parts).decode("utf-8", "replace")
+    return b"".join(parts)

@@ -2,7 +2,7 @@
 
 import json
 import re
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import Any
 
 # A worker that lists more than this is misconfigured or hostile; metrics and replies carry one entry a model.
@@ -19,7 +19,8 @@ class Model:
     """One entry of a worker's `/v1/models`."""
 
     id: str
-    created: int = 0
+    # vLLM says when it was asked, and not when the model was loaded.
+    created: int = field(default=0, compare=False)
     owned_by: str = "vllm"
     max_model_len: int | None = None
     root: str | None = None
@@ -43,6 +44,7 @@ class Facts:
     kv_blocks: int | None = None
     prefix_caching: bool | None = None
     started: float | None = None
+    version: str = ""
 
     @property
     def max_model_len(self) -> int | None:
@@ -78,6 +80,16 @@ def _model(entry: Any) -> Model:
         root=_name(entry.get("root")),
         parent=_name(entry.get("parent")),
     )
+
+
+def read_version(text: str) -> str:
+    """Read `/version`; raise `ValueError` where it is not that."""
+    try:
+        document = json.loads(text)
+    except RecursionError:
+        raise ValueError("/version is nested too deeply") from None
+    version = document.get("version") if isinstance(document, dict) else None
+    return _name(version) or ""
 
 
 def read_tokens(text: str) -> Tokens:

@@ -7,10 +7,12 @@ from dataclasses import replace
 from typing import Any
 
 from warmroute.config import FleetOptions, WorkerOptions
-from warmroute.errors import WorkerError
+from warmroute.errors import WorkerError, WorkerTimeout, WorkerUnreachable
 from warmroute.fleet.facts import Facts
+from warmroute.fleet.gauges import Gauges
 from warmroute.fleet.health import Health, Status
-from warmroute.fleet.ports import ClientPort, FollowerPort, RouterPort, VerifierPort
+from warmroute.fleet.ports import ClientPort, FollowerPort, RouterPort, ScraperPort, VerifierPort
+from warmroute.fleet.pulse import Pulse
 from warmroute.fleet.state import WorkerState, is_another_process, models_of, terms
 from warmroute.fleet.trust import Trust
 from warmroute.fleet.verdict import Verdict
@@ -35,12 +37,13 @@ class Fleet:
         verifier: VerifierPort | None = None,
         trust: Trust | None = None,
         follower: FollowerPort | None = None,
+        scraper: ScraperPort | None = None,
         generator: random.Random | None = None,
     ) -> None:
         """Take where to push, how to look, the options, the router's block size in tokens.
 
         Without a verifier and what its verdicts go to, no worker's tokens are compared with ours; without a
-        follower no KV events are followed.
+        follower no KV events are followed; without a scraper nothing is known of what others send.
         """
         self._router = router
         self._client = client
@@ -49,6 +52,7 @@ class Fleet:
         self._verifier = verifier
         self._trust = trust
         self._follower = follower
+        self._scraper = scraper
         self._random = generator or random.Random()  # noqa: S311 - moves looks apart, decides nothing
         self._looks = asyncio.Semaphore(options.probe_concurrency)
         self._states: dict[str, WorkerState] = {}
@@ -64,11 +68,14 @@ class Fleet:
 
         `source` says who knows of it; `base` is the worker whose URL serves it as a further rank.
         """
-        state = WorkerState(options, Health(self._options.probe_failures), source, base)
+        pulse = Pulse(self._options.freeze_timeout_ms / 1000)
+        state = WorkerState(options, Health(self._options.probe_failures), pulse, source, base)
         self._router.add_worker(state.name, **terms(options, Facts(), self._block_size))
         self._router.set_ready(state.name, False)
         self._states[state.name] = state
         self._tasks[state.name] = asyncio.create_task(self._watch(state), name=f"watch {state.name}")
+        if self._scraper is not None:
+            self._scraper.add(state, lambda gauges: self._saw(state, gauges))
         self._tell(state.name)
 
     def update(self, options: WorkerOptions, source: str) -> None:
@@ -112,6 +119,8 @@ class Fleet:
             self._tasks.pop(state.name).cancel()
             del self._states[state.name]
             self._distrust(state.name)
+            if self._scraper is not None:
+                self._scraper.remove(state.name)
             if self._follower is not None:
                 self._follower.forget(state.name)
             self._router.remove_worker(state.name)
@@ -168,15 +177,17 @@ class Fleet:
     async def _look(self, state: WorkerState) -> None:
         try:
             await self._client.health(state.options)
-            if state.stale:
+            await self._check_steps(state)
+            if state.stale or _now() >= state.learn_at:
                 options = state.options
                 await self._learn(state, await self._client.facts(options), options)
-            elif state.verify_at is not None and asyncio.get_running_loop().time() >= state.verify_at:
+            elif state.verify_at is not None and _now() >= state.verify_at:
                 await self._verify(state)
         except WorkerError as error:
-            self._failed(state, error)
+            if not self._is_busy(state, error):
+                self._failed(state, error)
             return
-        state.error = ""
+        state.error, state.slow, state.refused = "", False, False
         if state.health.good():
             self._router.set_ready(state.name, True)
             if self._follower is not None:
@@ -184,11 +195,53 @@ class Fleet:
             log.info("worker is up", worker=state.name, url=state.options.url)
             self._tell(state.name)
 
+    def _is_busy(self, state: WorkerState, error: WorkerError) -> bool:
+        """Whether a worker that does not answer in time has a reason: its requests move or prefill."""
+        requests = self._take_pulse(state)
+        if not isinstance(error, WorkerTimeout) or state.health.status is not Status.UP:
+            return False
+        if requests == 0 or state.pulse.is_still(_now()):
+            return False
+        if not state.slow:
+            log.warning("worker is slow to answer while its requests run", worker=state.name, error=error)
+        state.error, state.slow = f"slow, but its requests run: {error}", True
+        return True
+
+    async def _check_steps(self, state: WorkerState) -> None:
+        """Raise `WorkerError` for an engine that stands still behind an API that answers.
+
+        It is taken back when it moves, is another process, or computes a token that it is asked for.
+        """
+        self._take_pulse(state)
+        if state.frozen_at is not None:
+            if state.frozen_at == state.pulse.signs:
+                facts = await self._client.facts(state.options)
+                if not is_another_process(state.facts, facts):
+                    model = next(iter(models_of(state)), None)
+                    await self._client.trial(state.options, model.id if model else "")
+            state.frozen_at = None
+        elif state.health.status is Status.UP and state.pulse.is_frozen():
+            state.frozen_at = state.pulse.signs
+            raise WorkerTimeout("its engine makes no step, and its requests do not move")
+
+    def _take_pulse(self, state: WorkerState) -> int:
+        """Look at the worker's requests; gives how many there are."""
+        requests, moves, wait_s = self._router.worker_activity(state.name)
+        state.pulse.activity(_now(), requests, moves, wait_s)
+        return requests
+
+    def _saw(self, state: WorkerState, gauges: Gauges) -> None:
+        state.pulse.steps(_now(), gauges.steps)
+        if gauges.started is not None and gauges.started != state.facts.started:
+            # Another process: the next look learns what it is.
+            state.stale = True
+
     def _failed(self, state: WorkerState, error: WorkerError) -> None:
         # It may come back as another process, with another model and an empty cache.
         state.stale = True
-        state.error = str(error)
-        if state.health.bad():
+        state.refused |= isinstance(error, WorkerUnreachable)
+        state.error, state.slow = str(error), False
+        if state.health.bad(at_once=state.frozen_at is not None):
             self._router.set_ready(state.name, False)
             self._distrust(state.name)
             log.warning("worker is down", worker=state.name, url=state.options.url, error=error)
@@ -198,16 +251,21 @@ class Fleet:
         told = terms(state.options, facts, self._block_size)
         self._router.update_worker(state.name, **told)
         was_up = state.health.status is Status.UP
-        restarted = was_up and is_another_process(state.facts, facts)
+        # Where it does not say when it began, nobody listening in between tells that it began anew.
+        unsaid = facts.started is None and state.refused
+        restarted = was_up and (unsaid or is_another_process(state.facts, facts))
         if restarted:
             log.info("worker was restarted; its cache is empty", worker=state.name)
             # What is not ready has lost its cache: the router forgets what the old process held.
             self._router.set_ready(state.name, False)
             if self._follower is not None:
                 self._follower.restarted(state.name)
-        same = was_up and not restarted and facts.started is not None and facts.models == state.facts.models
+        known = facts.started is not None or not state.stale
+        same = was_up and not restarted and known and facts.models == state.facts.models
         # Whoever changed the options meanwhile wants another look.
         state.facts, state.stale = facts, state.options is not asked
+        spread = self._random.uniform(1 - self._options.probe_jitter, 1)
+        state.learn_at = _now() + self._options.facts_interval_ms / 1000 * spread
         if not same:
             # Before it is ready: a prompt must not be encoded in a way that its worker does not share.
             await self._verify(state)
@@ -250,7 +308,7 @@ class Fleet:
         verdicts = await self._verifier.verify(state.options, models_of(state))
         self._trust.learn(state.name, verdicts)
         again = any(verdict.error and not verdict.lasting for verdict in verdicts.values())
-        state.verify_at = asyncio.get_running_loop().time() + VERIFY_AGAIN_S if again else None
+        state.verify_at = _now() + VERIFY_AGAIN_S if again else None
         self._learn_length(state, verdicts)
 
     def _learn_length(self, state: WorkerState, verdicts: dict[str, Verdict]) -> None:
@@ -284,6 +342,10 @@ class Fleet:
             log.once(
                 state.name, "the worker has prefix caching off: it never holds a prefix", worker=state.name
             )
+
+
+def _now() -> float:
+    return asyncio.get_running_loop().time()
 
 
 async def _stop(tasks: Sequence[asyncio.Task[None]]) -> None:

@@ -26,11 +26,11 @@ class Health:
         self.status, self.failures = Status.UP, 0
         return came_up
 
-    def bad(self) -> bool:
-        """A look failed; returns whether the worker has gone down by it."""
+    def bad(self, *, at_once: bool = False) -> bool:
+        """A look failed; returns whether the worker has gone down by it. `at_once` needs no others."""
         self.failures += 1
         # A worker that was never up is not waited for: there is nothing to be lenient about.
-        enough = self.status is Status.UNKNOWN or self.failures >= self._failures_to_down
+        enough = at_once or self.status is Status.UNKNOWN or self.failures >= self._failures_to_down
         if self.status is Status.DOWN or not enough:
             return False
         self.status = Status.DOWN

@@ -35,6 +35,9 @@ class WorkerEntry:
     health: Status
     failures: int
     error: str
+    slow: bool
+    frozen: bool
+    version: str
     models: tuple[str, ...]
     adapters: tuple[str, ...]
     kv_blocks: int | None
@@ -195,6 +198,9 @@ def entry_of(state: WorkerState, load: Mapping[str, Any]) -> WorkerEntry:
         health=state.health.status,
         failures=state.health.failures,
         error=state.error,
+        slow=state.slow,
+        frozen=state.frozen_at is not None,
+        version=facts.version,
         models=options.models or tuple(model.id for model in facts.models),
         adapters=tuple(model.id for model in facts.models if model.parent),
         kv_blocks=options.kv_blocks or facts.kv_blocks,

@@ -1,10 +1,12 @@
 """What the fleet needs of others."""
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from typing import Protocol
 
 from warmroute.config import WorkerOptions
 from warmroute.fleet.facts import Facts, Model
+from warmroute.fleet.gauges import Gauges
+from warmroute.fleet.state import WorkerState
 from warmroute.fleet.verdict import Verdict
 
 
@@ -66,12 +68,25 @@ class ClientPort(Protocol):
     async def facts(self, worker: WorkerOptions) -> Facts:
         """Learn what the worker serves, or raise `WorkerError`."""
 
+    async def trial(self, worker: WorkerOptions, model: str) -> None:
+        """Have one token computed, or raise `WorkerError`."""
+
 
 class VerifierPort(Protocol):
     """Whoever compares a worker's tokens with ours."""
 
     async def verify(self, worker: WorkerOptions, models: Sequence[Model]) -> dict[str, Verdict]:
         """The verdict on each of the worker's models that has a tokenizer here."""
+
+
+class ScraperPort(Protocol):
+    """Whoever reads the workers' metrics; see `warmroute.fleet.scrape.Scraper`."""
+
+    def add(self, state: WorkerState, saw: Callable[[Gauges], None]) -> None:
+        """Start to scrape a worker; `saw` is told of each page."""
+
+    def remove(self, name: str) -> None:
+        """Stop it."""
 
 
 class FollowerPort(Protocol):

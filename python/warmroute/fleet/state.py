@@ -6,23 +6,31 @@ from typing import Any
 from warmroute.config import WorkerOptions
 from warmroute.fleet.facts import Facts, Model
 from warmroute.fleet.health import Health
+from warmroute.fleet.pulse import Pulse
 
 
 @dataclass(slots=True)
 class WorkerState:
     """One worker as the fleet knows it.
 
-    `base` names the worker whose URL serves this one, too: a further rank comes and goes with it.
+    `slow`: it does not answer looks while its requests move. `frozen_at`: it answers them, and its engine has
+    stood still since this many signs of life. `refused`: a connection could not be had since the last good
+    look. `base` names the worker whose URL serves this one, too: a further rank comes and goes with it.
     """
 
     options: WorkerOptions
     health: Health
+    pulse: Pulse
     source: str = ""
     base: str | None = None
     facts: Facts = field(default_factory=Facts)
     error: str = ""
     stale: bool = True
     draining: bool = False
+    slow: bool = False
+    frozen_at: int | None = None
+    refused: bool = False
+    learn_at: float = 0.0
     verify_at: float | None = None
 
     @property

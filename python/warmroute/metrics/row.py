@@ -34,6 +34,7 @@ class Snapshot:
     seen: Mapping[str, int] = field(default_factory=dict)
     events: Mapping[str, Mapping[str, Any]] = field(default_factory=dict)
     sources: Mapping[str, Mapping[str, Any]] = field(default_factory=dict)
+    fleet: Mapping[str, Mapping[str, Any]] = field(default_factory=dict)
 
 
 @dataclass(frozen=True, slots=True)

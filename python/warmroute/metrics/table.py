@@ -100,6 +100,10 @@ def _source(name: str) -> Callable[[Snapshot], Iterable[Sample]]:
     return lambda snapshot: [((source,), snapshot.sources.get(source, {}).get(name, 0)) for source in SOURCES]
 
 
+def _watched(name: str) -> Callable[[Snapshot], Iterable[Sample]]:
+    return lambda snapshot: [((worker,), told[name]) for worker, told in snapshot.fleet.items()]
+
+
 def _errors(snapshot: Snapshot) -> Iterable[Sample]:
     workers = [worker["errors"] for worker in snapshot.router["workers"]]
     counts = [sum(counts) for counts in zip(*workers, strict=True)]
@@ -251,6 +255,33 @@ WORKERS = (
         "worker_ttft_ratio",
         "Observed over predicted time to the first token, smoothed.",
         _worker("ttft_scale"),
+        "worker",
+    ),
+    _gauge(
+        "worker_probe_failures", "Looks at the worker in a row that failed.", _watched("failures"), "worker"
+    ),
+    _gauge(
+        "worker_slow",
+        "1 where the worker does not answer looks in time, and its requests run all the same.",
+        _watched("slow"),
+        "worker",
+    ),
+    _gauge(
+        "worker_frozen",
+        "1 where the worker answers looks, and its engine makes no step while requests run.",
+        _watched("frozen"),
+        "worker",
+    ),
+    _gauge(
+        "worker_scraped", "1 where the worker's metrics were read last time.", _watched("scraped"), "worker"
+    ),
+    _counter(
+        "worker_scrapes", "Pages of the worker's metrics that were read.", _watched("scrapes"), "worker"
+    ),
+    _counter(
+        "worker_scrape_failures",
+        "Pages that could not be had, or do not tell the load; nothing else follows from it.",
+        _watched("scrape_failures"),
         "worker",
     ),
     _gauge(

@@ -18,7 +18,17 @@ from warmroute.config import (
 )
 from warmroute.config.tokenizers import KEY
 from warmroute.errors import ConfigError
-from warmroute.fleet import Events, Fleet, Follower, Operator, Reconciler, Trust, Verifier, WorkerClient
+from warmroute.fleet import (
+    Events,
+    Fleet,
+    Follower,
+    Operator,
+    Reconciler,
+    Scraper,
+    Trust,
+    Verifier,
+    WorkerClient,
+)
 from warmroute.fleet.discovery import Standing
 from warmroute.fleet.discovery.listing import CONFIG, Listing
 from warmroute.logs import get
@@ -31,6 +41,7 @@ from warmroute.server.explain import Explain
 from warmroute.server.rungs import Rungs
 from warmroute.server.sources import admin_key, check_workers, sources_of
 from warmroute.server.truth import Truth
+from warmroute.server.watched import watched
 
 log = get("server")
 
@@ -55,6 +66,7 @@ async def _serve(config: Config) -> None:
         verifies = prompter.has_tokenizer and prompts.verify_timeout_ms > 0
         events = Events(options.kv_replay_timeout_ms / 1000)
         follower = Follower(events, client, lambda name: Mirror(router, name))
+        scraper = Scraper(router, client, options)
         fleet = Fleet(
             router,
             client,
@@ -63,6 +75,7 @@ async def _serve(config: Config) -> None:
             verifier=verifier if verifies else None,
             trust=trust,
             follower=follower if options.kv_events == "auto" else None,
+            scraper=scraper if options.scrape_interval_ms > 0 else None,
         )
         reconciler = Reconciler(fleet, options.worker_drain_timeout_ms / 1000)
         operator = Operator(fleet, reconciler, router.stats)
@@ -75,6 +88,7 @@ async def _serve(config: Config) -> None:
             follower=follower,
             config=config,
             admin=Admin(operator, asyncio.get_running_loop(), Guard(admin_key(listen), listen.host)),
+            scraper=scraper,
             standings={source.name: source.standing for source in sources},
         )
         watching = [
@@ -93,6 +107,7 @@ async def _serve(config: Config) -> None:
             for task in watching:
                 task.cancel()
             await reconciler.close()
+            await scraper.close()
             await fleet.close()
             server.proxy.stop()
             events.close()
@@ -153,10 +168,12 @@ class _Server:
         follower: Follower,
         config: Config,
         admin: Admin,
+        scraper: Scraper,
         standings: Mapping[str, Standing],
     ) -> None:
         self._router = router
         self._standings = standings
+        self._fleet, self._scraper = fleet, scraper
         self._follower = follower
         self._prompter = prompter
         self._config = config
@@ -201,6 +218,7 @@ class _Server:
             checks=self.checks.read(),
             seen=self._prompter.cache_stats(),
             events=self._follower.stats(),
+            fleet=watched(self._fleet, self._scraper),
             sources={name: standing.document() for name, standing in self._standings.items()},
         )
 

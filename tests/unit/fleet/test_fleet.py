@@ -1,6 +1,7 @@
 import asyncio
 import io
 from collections.abc import AsyncIterator, Callable, Sequence
+from dataclasses import replace
 from typing import Any
 
 import pytest
@@ -8,9 +9,11 @@ import pytest
 from tests.support.prompter import ToldPrompter
 from warmroute import logs
 from warmroute.config import FleetOptions, WorkerOptions
-from warmroute.errors import WorkerUnreachable
-from warmroute.fleet import Facts, Fleet, Model, State, Trust, Verdict
+from warmroute.errors import WorkerTimeout, WorkerUnreachable
+from warmroute.fleet import Facts, Fleet, Model, State, Trust, Verdict, WorkerState
 from warmroute.fleet import fleet as fleet_module
+from warmroute.fleet.gauges import Gauges
+from warmroute.fleet.health import Status
 
 OPTIONS = FleetOptions(probe_interval_ms=50, probe_jitter=1.0)
 W1 = WorkerOptions(url="http://h:1", name="w1")
@@ -44,7 +47,8 @@ class FakeRouter:
         self.workers[name]["draining"] = False
 
     def worker_activity(self, name: str) -> tuple[int, int, float]:
-        return self.workers[name].get("requests", 0), 0, 0.0
+        worker = self.workers[name]
+        return worker.get("requests", 0), worker.get("moves", 0), worker.get("wait", 0.0)
 
     def remove_worker(self, name: str) -> None:
         self.calls.append("remove")
@@ -58,6 +62,8 @@ class FakeClient:
         self.looks = 0
         self.broken = False
         self.failing = 0
+        self.computes = True
+        self.trials: list[str] = []
         self.on_failure: Callable[[], None] = lambda: None
 
     async def health(self, worker: WorkerOptions) -> None:
@@ -71,6 +77,11 @@ class FakeClient:
 
     async def facts(self, worker: WorkerOptions) -> Facts:
         return self.reply
+
+    async def trial(self, worker: WorkerOptions, model: str) -> None:
+        self.trials.append(model)
+        if not self.computes:
+            raise WorkerTimeout("no token")
 
 
 @pytest.fixture
@@ -331,3 +342,283 @@ async def test_a_removed_worker_is_no_longer_watched(
     fleet.remove("w1")
     assert router.workers == {}
     assert fleet.states() == []
+
+
+class Hanging(FakeClient):
+    """A worker that is up and, while `hangs`, takes connections and answers nothing."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.up = True
+        self.hangs = False
+        self.learnt = 0
+
+    async def health(self, worker: WorkerOptions) -> None:
+        await super().health(worker)
+        if self.hangs:
+            self.on_failure()
+            raise WorkerTimeout("/health does not answer in time")
+
+    async def facts(self, worker: WorkerOptions) -> Facts:
+        self.learnt += 1
+        return self.reply
+
+
+class HandScraper:
+    """One that says what a test says."""
+
+    def __init__(self) -> None:
+        self.saw: dict[str, Callable[[Gauges], None]] = {}
+
+    def add(self, state: WorkerState, saw: Callable[[Gauges], None]) -> None:
+        self.saw[state.name] = saw
+
+    def remove(self, name: str) -> None:
+        del self.saw[name]
+
+    def page(self, steps: float | None, started: float | None = 1.0) -> None:
+        self.saw["w1"](Gauges(1, 0.0, steps, started))
+
+
+@pytest.fixture
+def hanging() -> Hanging:
+    return Hanging()
+
+
+@pytest.fixture
+def scraper() -> HandScraper:
+    return HandScraper()
+
+
+@pytest.fixture
+async def patient(router: FakeRouter, hanging: Hanging, scraper: HandScraper) -> AsyncIterator[Fleet]:
+    options = FleetOptions(probe_interval_ms=50, probe_jitter=1.0, freeze_timeout_ms=300)
+    fleet = Fleet(router, hanging, options, block_size=16, scraper=scraper)
+    fleet.add(W1)
+    await until(fleet.is_ready)
+    yield fleet
+    await fleet.close()
+
+
+async def test_a_worker_in_a_long_prefill_stays_although_it_does_not_answer(
+    patient: Fleet, router: FakeRouter, hanging: Hanging
+) -> None:
+    # One request, whose prefill is expected to take a minute: half of it may be wrong.
+    router.workers["w1"].update(requests=1, wait=60.0)
+    hanging.hangs = True
+    await looks(hanging, 12)
+    (state,) = patient.states()
+    assert router.workers["w1"]["ready"]
+    assert (state.slow, state.health.failures) == (True, 0)
+    assert "slow" in state.error
+    hanging.hangs = False
+    await until(lambda: not state.slow)
+    assert state.error == ""
+
+
+async def test_a_worker_whose_requests_move_stays_although_it_does_not_answer(
+    patient: Fleet, router: FakeRouter, hanging: Hanging
+) -> None:
+    router.workers["w1"].update(requests=3, moves=0)
+
+    def token() -> None:
+        router.workers["w1"]["moves"] += 1
+
+    hanging.on_failure, hanging.hangs = token, True
+    await looks(hanging, 20)
+    assert router.workers["w1"]["ready"]
+
+
+async def test_a_worker_that_takes_connections_and_moves_nothing_goes_out(
+    patient: Fleet, router: FakeRouter, hanging: Hanging
+) -> None:
+    router.workers["w1"].update(requests=1)
+    hanging.hangs = True
+    await until(lambda: not router.workers["w1"]["ready"])
+    hanging.hangs = False
+    await until(lambda: bool(router.workers["w1"]["ready"]))
+
+
+async def test_a_worker_without_requests_goes_out_after_three_looks_that_hang(
+    patient: Fleet, router: FakeRouter, hanging: Hanging
+) -> None:
+    failures: list[bool] = []
+    hanging.on_failure = lambda: failures.append(router.workers["w1"]["ready"])
+    hanging.hangs = True
+    await until(lambda: len(failures) >= 5)
+    assert failures[:5] == [True, True, True, False, False]
+
+
+async def test_an_engine_that_stands_still_behind_an_api_that_answers_goes_out_and_is_tried(
+    patient: Fleet, router: FakeRouter, hanging: Hanging, scraper: HandScraper
+) -> None:
+    hanging.computes = False
+    scraper.page(7.0)
+    router.workers["w1"].update(requests=1)
+    # Our counts alone say nothing of replies that are not streamed.
+    await looks(hanging, 12)
+    assert router.workers["w1"]["ready"]
+    scraper.page(7.0)
+    await until(lambda: not router.workers["w1"]["ready"])
+    (state,) = patient.states()
+    assert "makes no step" in state.error
+    # Its requests are gone, and its API answers: that is not yet a sign of life.
+    router.workers["w1"].update(requests=0)
+    await until(lambda: len(hanging.trials) >= 3)
+    assert not router.workers["w1"]["ready"]
+    assert set(hanging.trials) == {"llama"}
+    hanging.computes = True
+    await until(lambda: bool(router.workers["w1"]["ready"]))
+
+
+@pytest.mark.parametrize("sign", ["step", "token", "process"])
+async def test_a_frozen_worker_that_moves_again_or_is_another_process_comes_back(
+    patient: Fleet, router: FakeRouter, hanging: Hanging, scraper: HandScraper, sign: str
+) -> None:
+    hanging.computes = False
+    router.workers["w1"].update(requests=1)
+    scraper.page(7.0)
+    await looks(hanging, 10)
+    scraper.page(7.0)
+    await until(lambda: not router.workers["w1"]["ready"])
+    if sign == "step":
+        scraper.page(8.0)
+    elif sign == "token":
+        router.workers["w1"].update(moves=1)
+    else:
+        hanging.reply = Facts(FACTS.models, block_size=16, kv_blocks=7, started=2.0)
+    await until(lambda: bool(router.workers["w1"]["ready"]))
+    assert router.workers["w1"]["kv_blocks"] == (7 if sign == "process" else 100)
+
+
+async def test_metrics_that_are_gone_freeze_nobody(
+    patient: Fleet, router: FakeRouter, hanging: Hanging, scraper: HandScraper
+) -> None:
+    scraper.page(7.0)
+    router.workers["w1"].update(requests=1)
+    await looks(hanging, 14)
+    assert router.workers["w1"]["ready"]
+
+
+async def test_a_page_of_another_process_is_learnt_from(
+    patient: Fleet, router: FakeRouter, hanging: Hanging, scraper: HandScraper
+) -> None:
+    hanging.reply = Facts(FACTS.models, block_size=16, kv_blocks=7, started=2.0)
+    router.calls.clear()
+    scraper.page(0.0, started=2.0)
+    await until(lambda: router.workers["w1"]["kv_blocks"] == 7)
+    await until(lambda: router.calls[-1] == "ready")
+    assert "not ready" in router.calls
+
+
+async def test_a_worker_that_hides_its_start_was_restarted_where_nobody_listened(
+    router: FakeRouter, client: FakeClient, fleet: Fleet
+) -> None:
+    client.up, client.reply = True, Facts(FACTS.models)
+    fleet.add(W1)
+    await until(fleet.is_ready)
+    router.calls.clear()
+    client.failing = 1
+    await until(lambda: "not ready" in router.calls)
+    await until(lambda: bool(router.workers["w1"]["ready"]))
+
+
+async def test_an_adapter_that_is_loaded_later_becomes_known(router: FakeRouter, client: FakeClient) -> None:
+    options = FleetOptions(probe_interval_ms=50, probe_jitter=1.0, facts_interval_ms=100)
+    fleet = Fleet(router, client, options, block_size=16)
+    client.up = True
+    fleet.add(W1)
+    await until(fleet.is_ready)
+    client.reply = replace(FACTS, models=(*FACTS.models, Model("adapter", parent="llama")))
+    await until(lambda: router.workers["w1"]["adapters"] == ("adapter",))
+    # It is the same process: what it holds stays.
+    assert "not ready" not in router.calls[router.calls.index("ready") :]
+    await fleet.close()
+
+
+async def test_the_time_of_asking_is_no_change(
+    verifying: Fleet, router: FakeRouter, client: FakeClient, verifier: FakeVerifier
+) -> None:
+    client.up = True
+    verifying.add(W1)
+    await until(lambda: bool(router.workers["w1"]["ready"]))
+    client.reply = replace(FACTS, models=(replace(FACTS.models[0], created=77),))
+    client.failing = 1
+    await until(lambda: router.calls.count("update") == 2)
+    await looks(client, 1)
+    assert len(verifier.asked) == 1
+
+
+async def test_other_options_reach_the_router_and_are_learnt_for(
+    fleet: Fleet, router: FakeRouter, client: FakeClient
+) -> None:
+    client.up = True
+    fleet.add(W1, "file")
+    await until(fleet.is_ready)
+    fleet.update(replace(W1, max_requests=3), "api")
+    assert router.workers["w1"]["max_requests"] == 3
+    assert (fleet.states()[0].source, fleet.states()[0].stale) == ("api", True)
+    await until(lambda: not fleet.states()[0].stale)
+    assert router.workers["w1"]["kv_blocks"] == 100
+
+
+async def test_a_worker_that_drains_is_not_counted_as_ready(
+    fleet: Fleet, router: FakeRouter, client: FakeClient
+) -> None:
+    client.up = True
+    told: list[str] = []
+    fleet.listen(told.append)
+    fleet.add(W1)
+    await until(fleet.is_ready)
+    told.clear()
+    fleet.drain("w1")
+    assert router.workers["w1"]["draining"]
+    assert not fleet.is_ready()
+    assert fleet.is_idle("w1")
+    router.workers["w1"]["requests"] = 1
+    assert not fleet.is_idle("w1")
+    fleet.resume("w1")
+    assert fleet.is_ready()
+    assert told == ["w1", "w1"]
+    fleet.drain("w1")
+    client.up = False
+    # It will not finish what it has.
+    await until(lambda: fleet.is_idle("w1"))
+
+
+class Ranks:
+    """A follower that finds two data-parallel ranks behind each URL."""
+
+    def __init__(self) -> None:
+        self.forgotten: list[str] = []
+
+    async def learn(self, name: str, worker: WorkerOptions) -> list[int]:
+        return [0, 1]
+
+    def came_up(self, name: str) -> None: ...
+
+    def restarted(self, name: str) -> None: ...
+
+    def forget(self, name: str) -> None:
+        self.forgotten.append(name)
+
+
+async def test_ranks_behind_one_url_come_and_go_with_it(router: FakeRouter, client: FakeClient) -> None:
+    ranks = Ranks()
+    fleet = Fleet(router, client, OPTIONS, block_size=16, follower=ranks)
+    client.up = True
+    fleet.add(W1)
+    await until(lambda: set(router.workers) == {"w1", "w1@1"})
+    assert [worker["dp_rank"] for worker in router.workers.values()] == [0, 1]
+    fleet.update(replace(W1, max_requests=3), "api")
+    assert {worker["max_requests"] for worker in router.workers.values()} == {3}
+    assert router.workers["w1@1"]["dp_rank"] == 1
+    fleet.drain("w1")
+    assert all(worker["draining"] for worker in router.workers.values())
+    router.workers["w1@1"]["requests"] = 1
+    await until(lambda: all(state.health.status is Status.UP for state in fleet.states()))
+    assert not fleet.is_idle("w1")
+    fleet.remove("w1")
+    assert router.workers == {}
+    assert sorted(ranks.forgotten) == ["w1", "w1@1"]
+    await fleet.close()

@@ -158,7 +158,13 @@ def test_workers_are_listed_with_health_and_load(control: Control, fleet: Fleet)
     workers = json.loads(control("GET", "/warmroute/v1/workers", "", b"")[2])["workers"]
     assert [worker["name"] for worker in workers] == ["w1", "w2", "w3"]
     assert (workers[0]["state"], workers[0]["load"]) == ("ready", {"requests": 2})
-    assert workers[1]["health"] == {"status": "unknown", "failures": 0, "error": ""}
+    assert workers[1]["health"] == {
+        "status": "unknown",
+        "failures": 0,
+        "error": "",
+        "slow": False,
+        "frozen": False,
+    }
 
 
 def test_confirmed_blocks_are_listed_by_the_engine_s_names(control: Control) -> None:
