@@ -21,11 +21,8 @@ def test_each_engine_has_its_own() -> None:
     data = page(running=3, engines=2).replace(
         b'running{engine="1",model_name="llama"} 3.0', b'running{engine="1"} 5'
     )
-    assert [read_gauges(data, rank) and read_gauges(data, rank).requests for rank in (0, 1, 2)] == [
-        3,
-        5,
-        None,
-    ]  # type: ignore[union-attr]
+    found = [read_gauges(data, rank) for rank in (0, 1, 2)]
+    assert [each and each.requests for each in found] == [3, 5, None]
 
 
 @pytest.mark.parametrize(
