@@ -66,7 +66,8 @@ class FakeWorker:
     """A worker on the loopback interface. Use it as an async context manager.
 
     Requests to `/v1/*` other than the model list get the next behaviour given to `then`, or else the one of
-    `always`, and are kept in `exchanges`; `/health`, `/v1/models` and `/metrics` are answered as vLLM does.
+    `always`, and are kept in `exchanges`; `/health`, `/v1/models` and `/metrics` are answered as vLLM does,
+    unless `answers_looks` is false: then they hang.
     `/tokenize` gets the behaviour of `tokenize`; without one it is not there, and `/render` paths never are.
     """
 
@@ -75,6 +76,9 @@ class FakeWorker:
         self.max_model_len = max_model_len
         self.port = port
         self.healthy = True
+        self.answers_looks = True
+        self.has_metrics = True
+        self.started = 1.0
         self.exchanges: list[Exchange] = []
         self.probes = 0
         self.tokenize: Behaviour | None = None
@@ -165,13 +169,15 @@ class FakeWorker:
             asyncio.get_running_loop().create_task(self._announce())
             return self._next.popleft() if self._next else self._always
         self.probes += 1
+        if not self.answers_looks:
+            return silent
         if path == "/health":
             return reply(b"", status=200 if self.healthy else 503)
         if path == "/v1/models":
             card: dict[str, Any] = {"id": self.model, "object": "model", "owned_by": "vllm", "created": 1}
             card |= {"root": self.model, "parent": None, "max_model_len": self.max_model_len}
             return reply({"object": "list", "data": [card]})
-        if path == "/metrics":
+        if path == "/metrics" and self.has_metrics:
             return reply(self._metrics(), headers=[("content-type", "text/plain; version=0.0.4")])
         return reply({"detail": "Not Found"}, status=404)
 
@@ -182,6 +188,7 @@ class FakeWorker:
     def _metrics(self) -> bytes:
         label = f'engine="0",model_name="{self.model}"'
         return (
+            f"process_start_time_seconds {self.started}\n"
             f"vllm:num_requests_running{{{label}}} 0.0\n"
             f"vllm:num_requests_waiting{{{label}}} 0.0\n"
             f"vllm:kv_cache_usage_perc{{{label}}} 0.0\n"
