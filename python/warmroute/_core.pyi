@@ -269,8 +269,8 @@ class Router:
     def stats(self) -> dict[str, Any]:
         """Counters since the start and the state of the moment.
 
-        Keys: `decisions` (by reason), `prompt_tokens`, `overlap_tokens`, refusals (`unknown_model`,
-        `prompt_too_long`, `no_eligible_worker`, `saturated`), ends (`finished`, `failed`, `cancelled`,
+        Keys: `decisions` (by reason), `prompt_tokens`, `overlap_tokens`, `lower_tokens`, refusals
+        (`unknown_model`, `prompt_too_long`, `no_eligible_worker`, `saturated`), ends (`finished`, `failed`, `cancelled`,
         `abandoned`), what workers reported (`reported`, `reported_prompt_tokens`, `reported_cached_tokens`,
         `reported_overlap_tokens`), `open` reservations, `index` and `workers`.
         """
@@ -303,6 +303,10 @@ class Lease:
     @property
     def confirmed_tokens(self) -> int:
         """Those of them that a KV event confirmed."""
+
+    @property
+    def lower_tokens(self) -> int:
+        """The tokens after them that the worker can bring back from a lower tier: its host's memory, a disk."""
 
     @property
     def prompt_tokens(self) -> int:
@@ -362,6 +366,8 @@ class Decision:
     @property
     def confirmed_tokens(self) -> int: ...
     @property
+    def lower_tokens(self) -> int: ...
+    @property
     def prompt_tokens(self) -> int: ...
     @property
     def predicted_ttft(self) -> float: ...
@@ -375,6 +381,10 @@ class Cost:
     @property
     def wait(self) -> float:
         """Until the prefill that the worker already has is done."""
+
+    @property
+    def transfer(self) -> float:
+        """Until what lower tiers have of the prompt is back."""
 
     @property
     def prefill(self) -> float:
@@ -408,6 +418,8 @@ class Candidate:
     def overlap_tokens(self) -> int: ...
     @property
     def confirmed_tokens(self) -> int: ...
+    @property
+    def lower_tokens(self) -> int: ...
     @property
     def requests(self) -> int:
         """Active requests."""

@@ -203,6 +203,11 @@ ROUTER = (
     _counter("decisions", "Decisions that were booked, by the reason for the choice.", _decisions, "reason"),
     _counter("decided_prompt_tokens", "Prompt tokens of the booked decisions.", _router("prompt_tokens")),
     _counter("decided_overlap_tokens", "Overlap that they expected, in tokens.", _router("overlap_tokens")),
+    _counter(
+        "decided_lower_tokens",
+        "What the chosen workers' lower tiers had beyond it, in tokens.",
+        _router("lower_tokens"),
+    ),
     _counter("refusals", "Requests for which there was no decision.", _named(*REFUSALS), "reason"),
     _counter(
         "reservations_closed",
@@ -220,7 +225,7 @@ ROUTER = (
     ),
     _counter(
         "reported_overlap_tokens",
-        "The overlap that was expected of them: over the cached tokens, how true the index is.",
+        "The overlap that was expected of them, lower tiers included: over the cached tokens, how true the index is.",
         _router("reported_overlap_tokens"),
     ),
     _gauge("index_bytes", "Memory of the prefix index.", _index("bytes")),
@@ -230,6 +235,7 @@ ROUTER = (
     _gauge("index_pairs", "Pairs of a block and a worker that holds it.", _index("pairs")),
     _gauge("index_confirmed_pairs", "Pairs that KV events confirmed.", _index("confirmed")),
     _gauge("index_predicted_pairs", "Pairs that are assumed.", _index("predicted")),
+    _gauge("index_lower_pairs", "Pairs of which the block is in a lower tier.", _index("lower")),
     _counter("index_evicted_blocks", "Blocks that left for the budget.", _index("evicted_blocks")),
     _counter("index_cut_blocks", "Blocks that were not taken in for want of room.", _index("cut_blocks")),
     _counter("index_expired_pairs", "Predictions whose lifetime ended.", _index("expired_blocks")),
@@ -291,6 +297,12 @@ WORKERS = (
         "worker_predicted_blocks",
         "Blocks that are assumed to be held.",
         _worker("predicted_blocks"),
+        "worker",
+    ),
+    _gauge(
+        "worker_lower_blocks",
+        "Blocks in the worker's lower tiers: its host's memory, a disk.",
+        _worker("lower_blocks"),
         "worker",
     ),
 )

@@ -88,6 +88,7 @@ def _decision(decision: Any) -> dict[str, Any]:
         "prompt_tokens": decision.prompt_tokens,
         "overlap_tokens": decision.overlap_tokens,
         "confirmed_tokens": decision.confirmed_tokens,
+        "lower_tokens": decision.lower_tokens,
         "predicted_ttft_seconds": decision.predicted_ttft,
     }
 
@@ -100,11 +101,13 @@ def _candidate(candidate: Any) -> dict[str, Any]:
         "refusal": candidate.refusal,
         "overlap_tokens": candidate.overlap_tokens,
         "confirmed_tokens": candidate.confirmed_tokens,
+        "lower_tokens": candidate.lower_tokens,
         "requests": candidate.requests,
         "context_tokens": candidate.context_tokens,
         "full": candidate.full,
         "cost_seconds": {
             "wait": cost.wait,
+            "transfer": cost.transfer,
             "prefill": cost.prefill,
             "delay": cost.delay,
             "decode": cost.decode,

@@ -134,6 +134,12 @@ impl Chain {
         carry.extend_from_slice(&rest[rest.len() - rest.len() % stride..]);
     }
 
+    /// [`Chain::push`] for a block that `key` tells apart as well, where there is one.
+    pub fn push_with(&mut self, block: &[u8], key: Option<u64>) -> BlockHash {
+        let hash = self.push(block);
+        key.map_or(hash, |key| self.mix_in(key))
+    }
+
     /// Tells the last block apart by what else it depends on than its bytes, and gives its hash then.
     pub fn mix_in(&mut self, key: u64) -> BlockHash {
         self.parent = mix(self.parent, key);

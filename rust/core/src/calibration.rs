@@ -17,15 +17,17 @@ pub struct Calibration {
     pub d1: f64,
     /// Seconds for each context token of the decoding requests of a step.
     pub d2: f64,
+    /// Seconds for each token that is brought back from a lower tier.
+    pub l1: f64,
 }
 
 impl Calibration {
     /// An A100 SXM.
     pub const A100_8B: Calibration =
-        Calibration { a1: 5.52e-5, a2: 2.94e-9, t0: 11.5e-3, d1: 2.5e-5, d2: 9.0e-8 };
+        Calibration { a1: 5.52e-5, a2: 2.94e-9, t0: 11.5e-3, d1: 2.5e-5, d2: 9.0e-8, l1: 5.52e-6 };
     /// An H100 SXM.
     pub const H100_8B: Calibration =
-        Calibration { a1: 2.14e-5, a2: 7.8e-10, t0: 6.2e-3, d1: 1.2e-5, d2: 4.15e-8 };
+        Calibration { a1: 2.14e-5, a2: 7.8e-10, t0: 6.2e-3, d1: 1.2e-5, d2: 4.15e-8, l1: 2.14e-6 };
 
     /// The prompt length for which a prefill rate is quoted, in tokens.
     const RATE_PROMPT_TOKENS: u32 = 8192;
@@ -41,6 +43,7 @@ impl Calibration {
             t0: self.t0 * scale,
             d1: self.d1 * scale,
             d2: self.d2 * scale,
+            l1: self.l1 * scale,
         }
     }
 
@@ -53,6 +56,17 @@ impl Calibration {
     /// Seconds to prefill a prompt of which nothing is cached.
     pub fn cold(&self, prompt: u32) -> f64 {
         self.prefill(prompt, prompt)
+    }
+
+    /// These prices, where a token that is brought back from a lower tier costs `share` of a prefilled one.
+    #[must_use]
+    pub fn at_lower_tier_price(self, share: f64) -> Calibration {
+        Calibration { l1: self.a1 * share, ..self }
+    }
+
+    /// Seconds to bring `tokens` back from a lower tier.
+    pub fn transfer(&self, tokens: u32) -> f64 {
+        self.l1 * f64::from(tokens)
     }
 
     /// Seconds that one decode step takes longer for `requests` others with `context` tokens in all.

@@ -114,6 +114,9 @@ crate::options! {
         default_kv_blocks: u32 = 26_000, Int(1, 1 << 30), "blocks";
         /// The share of the prompt that a warm worker holds at least.
         warm_share: f64 = 0.5, Float(0.0, 1.0), "";
+        /// What a token that comes back from a lower tier (the host's memory, a disk) costs, as a share of its
+        /// prefill without attention. Host memory over PCIe takes about 0.1, a local NVMe disk 0.5; 1 is no gain.
+        lower_tier_price: f64 = 0.1, Float(0.0, 1.0), "";
         /// How much of the prompt a warm worker may hold less than the warmest.
         warm_slack: f64 = 0.1, Float(0.0, 1.0), "";
         /// The least difference of cost for which a warm worker is left.
@@ -150,10 +153,11 @@ crate::options! {
 impl RouterConfig {
     /// The prices in force: the calibration, at the configured speed where there is one.
     pub fn prices(&self) -> Calibration {
+        let prices = self.calibration.at_lower_tier_price(self.lower_tier_price);
         if self.prefill_tokens_per_second > 0.0 {
-            self.calibration.at_prefill_rate(self.prefill_tokens_per_second)
+            prices.at_prefill_rate(self.prefill_tokens_per_second)
         } else {
-            self.calibration
+            prices
         }
     }
 }

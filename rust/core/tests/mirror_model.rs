@@ -37,6 +37,16 @@ enum Step {
     Evict {
         at: Path,
     },
+    /// The blocks of a path that the device holds are put away, one more copy of each. `named` says that the engine
+    /// names them alone; otherwise it says their tokens and what is before them, and no keys.
+    PutAway {
+        path: Path,
+        named: bool,
+    },
+    /// The first of the blocks after `at` that are put away is dropped, one copy of it.
+    Drop {
+        at: Path,
+    },
     Clear,
     Restart {
         told: bool,
@@ -63,6 +73,8 @@ fn step() -> impl Strategy<Value = Step> {
     prop_oneof![
         8 => (path(), prop::bool::weighted(0.15)).prop_map(|(path, full_report)| Step::Prompt { path, full_report }),
         8 => path().prop_map(|at| Step::Evict { at }),
+        5 => (path(), any::<bool>()).prop_map(|(path, named)| Step::PutAway { path, named }),
+        4 => path().prop_map(|at| Step::Drop { at }),
         1 => Just(Step::Clear),
         1 => any::<bool>().prop_map(|told| Step::Restart { told }),
         6 => prop::collection::vec(0_u8..12, 0..8).prop_map(|fates| Step::Arrive { fates }),
@@ -85,6 +97,8 @@ fn tokens(letter: u8) -> [u32; BLOCK] {
 #[derive(Default)]
 struct Engine {
     held: BTreeMap<Path, u32>,
+    /// The same in the lower tier.
+    lower: BTreeMap<Path, u32>,
     process: u64,
     number: u64,
     made: f64,
@@ -168,8 +182,45 @@ impl Engine {
         self.send(&[event]);
     }
 
+    fn put_away(&mut self, path: &[u8], named: bool) {
+        let ends: Vec<_> = (2..=path.len()).filter(|end| self.held.contains_key(&path[..*end])).collect();
+        let event = |end: &usize| {
+            let (from, path) = (end - 1, &path[..*end]);
+            let mut event = self.stored(path, from);
+            // The medium has the place of the seventh field; what is after it are the adapter's name and the keys.
+            let keys = if from == 1 && path[0] == 1 { 4 } else { 1 };
+            event.truncate(event.len() - keys - 2);
+            if named {
+                event = [&[0x97, 0xab][..], b"BlockStored", &[0x91]].concat();
+                write(&mut event, name(path, self.process));
+                event.extend([0xc0, 0x90, 0, 0xc0]);
+            } else {
+                event[0] = 0x97;
+            }
+            event.extend(b"\xa3CPU");
+            event
+        };
+        let events: Vec<_> = ends.iter().map(event).collect();
+        ends.iter().for_each(|end| *self.lower.entry(path[..*end].to_vec()).or_default() += 1);
+        self.send(&events);
+    }
+
+    fn drop_lower(&mut self, at: &[u8]) {
+        let Some(path) = self.lower.range(at.to_vec()..).next().map(|(path, _)| path.clone()) else { return };
+        let mut event = self.removed(&path);
+        event[0] = 0x93;
+        event.extend(b"\xa7STORAGE");
+        let copies = self.lower.get_mut(&path).unwrap();
+        *copies -= 1;
+        if *copies == 0 {
+            self.lower.remove(&path);
+        }
+        self.send(&[event]);
+    }
+
     fn clear(&mut self) {
         self.held.clear();
+        self.lower.clear();
         self.send(&[[&[0x91, 0xb0][..], b"AllBlocksCleared"].concat()]);
     }
 
@@ -215,6 +266,8 @@ impl Pair {
         match step {
             Step::Prompt { path, full_report } => self.engine.prompt(path, *full_report),
             Step::Evict { at } => self.engine.evict(at),
+            Step::PutAway { path, named } => self.engine.put_away(path, *named),
+            Step::Drop { at } => self.engine.drop_lower(at),
             Step::Clear => self.engine.clear(),
             Step::Restart { told } => {
                 self.engine.restart();
@@ -301,6 +354,7 @@ impl Pair {
             } else {
                 assert_eq!(known, real, "{path:?} {stats:?}");
             }
+            self.compare_lower(&path, lost);
         }
         let confirmed = self.router.lock().index().blocks(self.worker.slot()).0 as usize;
         assert_eq!(confirmed, stats.blocks * self.parts, "blocks in the index and in the mirror");
@@ -314,6 +368,24 @@ impl Pair {
             assert_eq!(told, real);
         }
         self.router.lock().index().check().unwrap();
+    }
+}
+
+impl Pair {
+    /// What is put away is known to be, block by block; after a loss, nothing that is not.
+    fn compare_lower(&self, path: &[u8], lost: bool) {
+        let blocks = self.blocks(path);
+        let router = self.router.lock();
+        for (index, block) in blocks.iter().enumerate() {
+            let real = self.engine.lower.contains_key(&path[..index / self.parts + 2]);
+            let known = router.index().is_lower(self.worker.slot(), *block);
+            assert!(known == real || (lost && !known), "{path:?} at {index}: {known}, and {real} in fact");
+        }
+        if !lost {
+            let blocks = self.engine.lower.len() * self.parts;
+            assert_eq!(router.index().lower_blocks(self.worker.slot()), blocks as u64);
+            assert_eq!(self.mirror.stats().lower_blocks, self.engine.lower.len());
+        }
     }
 }
 

@@ -15,6 +15,7 @@ fn candidate(slot: u32) -> Candidate {
         slot: Slot(slot),
         name_hash: u64::from(slot + 1).wrapping_mul(0x9E37_79B9_7F4A_7C15),
         overlap_tokens: 0,
+        lower_tokens: 0,
         wait_seconds: 0.0,
         queued_tokens: 0,
         requests: 0,
@@ -37,11 +38,12 @@ fn question(prompt_tokens: u32) -> Question {
 }
 
 fn candidates() -> impl Strategy<Value = Vec<Candidate>> {
-    let one = (0_u32..9, 0_u32..40, 0_u32..6, any::<bool>());
+    let one = (0_u32..9, 0_u32..40, 0_u32..6, any::<bool>(), prop_oneof![2 => Just(0_u32), 1 => 0..9_u32]);
     prop::collection::vec(one, 1..8).prop_map(|fleet| {
         let each = fleet.into_iter().enumerate();
-        each.map(|(slot, (held, wait, requests, full))| Candidate {
+        each.map(|(slot, (held, wait, requests, full, lower))| Candidate {
             overlap_tokens: held * 1000,
+            lower_tokens: lower.min(8 - held) * 1000,
             wait_seconds: f64::from(wait) * 0.2,
             queued_tokens: u64::from(wait) * 1500,
             requests,
@@ -60,11 +62,12 @@ fn choose(policy: Policy, question: &Question, fleet: &[Candidate]) -> Pick {
 /// docs/routing.md, "Cost".
 fn cost(question: &Question, worker: &Candidate) -> f64 {
     let (l, h) = (f64::from(question.prompt_tokens), f64::from(worker.overlap_tokens));
-    let u = (l - h).max(0.0);
+    let t = f64::from(worker.lower_tokens);
+    let u = (l - h - t).max(0.0);
     let prefill = PRICES.a1 * u + PRICES.a2 * u * (l - u / 2.0);
     let n = f64::from(worker.requests);
     let decode = question.output_tokens * (PRICES.d2 * worker.context_tokens as f64 + PRICES.d1 * n);
-    worker.wait_seconds + prefill * (1.0 + n) + decode
+    worker.wait_seconds + 0.1 * PRICES.a1 * t + prefill * (1.0 + n) + decode
 }
 
 fn least(fleet: &[Candidate], key: impl Fn(&Candidate) -> f64) -> f64 {
@@ -79,10 +82,11 @@ fn priced(question: &Question, fleet: &[Candidate]) -> (Vec<usize>, Reason) {
     };
     let l = f64::from(question.prompt_tokens);
     let cold = PRICES.a1 * l + PRICES.a2 * l * l / 2.0;
-    let longest = usable.iter().map(|i| fleet[*i].overlap_tokens).max().unwrap();
+    let worth = |i: &usize| f64::from(fleet[*i].overlap_tokens) + 0.9 * f64::from(fleet[*i].lower_tokens);
+    let longest = usable.iter().map(worth).fold(0.0, f64::max);
     let (warm, rest): (Vec<usize>, Vec<usize>) = usable.iter().partition(|i| {
-        let h = f64::from(fleet[**i].overlap_tokens);
-        h > 0.0 && h >= 0.5 * l && h >= f64::from(longest) - 0.1 * l
+        let h = worth(i);
+        h > 0.0 && h >= 0.5 * l && h >= longest - 0.1 * l
     });
     let alike = |places: &[usize]| -> Vec<usize> {
         let best = places.iter().map(|i| cost(question, &fleet[*i])).fold(f64::INFINITY, f64::min);
@@ -208,4 +212,33 @@ fn a_full_worker_is_a_last_resort() {
         choose(Policy::PricedAffinity, &question(9000), &both),
         Pick { index: 0, reason: Reason::Warm }
     );
+}
+
+/// Held, then in a lower tier, then gone: each dearer than the one before it, whatever the price of the tier.
+#[test]
+fn a_lower_tier_is_cheaper_than_gone_and_dearer_than_held() {
+    for share in [0.01, 0.1, 0.5, 0.99] {
+        let prices = PRICES.at_lower_tier_price(share);
+        for (overlap, lower) in [(0, 8000), (1000, 7000), (7984, 16), (0, 16)] {
+            let at = |overlap_tokens, lower_tokens| {
+                let worker = Candidate { overlap_tokens, lower_tokens, requests: 2, ..candidate(0) };
+                warmroute_core::select::cost::of(&question(9000), &worker, &prices).total()
+            };
+            let (held, lower, gone) = (at(overlap + lower, 0), at(overlap, lower), at(overlap, 0));
+            assert!(held < lower && lower < gone, "{held} {lower} {gone}");
+        }
+    }
+}
+
+#[test]
+fn what_is_in_a_lower_tier_is_fetched_by_its_worker_unless_another_one_has_it_on_the_device() {
+    let question = question(9000);
+    let away = Candidate { lower_tokens: 8000, ..candidate(0) };
+    let held = Candidate { overlap_tokens: 8000, ..candidate(1) };
+    let fleet = |first, second| [first, second, candidate(2), candidate(3)];
+    let pick = |fleet: &[Candidate]| choose(Policy::PricedAffinity, &question, fleet);
+    assert_eq!(pick(&fleet(away, candidate(1))), Pick { index: 0, reason: Reason::Warm });
+    assert_eq!(pick(&fleet(away, held)), Pick { index: 1, reason: Reason::Warm });
+    let busy = Candidate { wait_seconds: 0.3, queued_tokens: 5000, requests: 1, ..held };
+    assert_eq!(pick(&fleet(away, busy)), Pick { index: 0, reason: Reason::Warm });
 }

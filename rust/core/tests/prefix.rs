@@ -42,7 +42,7 @@ fn index(max_bytes: usize) -> PrefixIndex {
 fn overlap(index: &PrefixIndex, slot: Slot, blocks: &[BlockHash], now: u64) -> (u32, u32) {
     let mut overlaps = Overlaps::new();
     index.lookup(blocks, at(now), &mut overlaps);
-    let Overlap { blocks, confirmed } = overlaps.get(slot);
+    let Overlap { blocks, confirmed, .. } = overlaps.get(slot);
     (blocks, confirmed)
 }
 
@@ -148,7 +148,7 @@ fn overlaps_are_the_last_lookups_alone() {
     assert_eq!(overlaps.iter().len(), 100);
     assert!(overlaps.iter().all(|(slot, overlap)| overlap.blocks as usize == 1 + slot.index() % 10));
     small.lookup(&blocks, at(0), &mut overlaps);
-    assert_eq!(overlaps.iter().collect::<Vec<_>>(), [(B, Overlap { blocks: 3, confirmed: 3 })]);
+    assert_eq!(overlaps.iter().collect::<Vec<_>>(), [(B, Overlap { blocks: 3, confirmed: 3, lower: 0 })]);
     small.lookup(&alone(2, 10), at(0), &mut overlaps);
     assert_eq!(overlaps.iter().len(), 0);
     assert_eq!(overlaps.get(Slot(1_000_000)), Overlap::default());

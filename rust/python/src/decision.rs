@@ -15,6 +15,7 @@ pub(crate) struct PyDecision {
     dp_rank: Option<u32>,
     overlap_tokens: u32,
     confirmed_tokens: u32,
+    lower_tokens: u32,
     prompt_tokens: u32,
     predicted_ttft: f64,
     reason: &'static str,
@@ -29,6 +30,7 @@ impl From<&Decision> for PyDecision {
             dp_rank: spec.dp_rank,
             overlap_tokens: decision.overlap_tokens,
             confirmed_tokens: decision.confirmed_tokens,
+            lower_tokens: decision.lower_tokens,
             prompt_tokens: decision.prompt_tokens,
             predicted_ttft: decision.predicted_ttft.as_secs_f64(),
             reason: decision.reason.name(),
@@ -51,6 +53,7 @@ impl PyDecision {
 #[derive(Clone, Copy)]
 pub(crate) struct PyCost {
     wait: f64,
+    transfer: f64,
     prefill: f64,
     delay: f64,
     decode: f64,
@@ -59,8 +62,8 @@ pub(crate) struct PyCost {
 
 impl From<Cost> for PyCost {
     fn from(cost: Cost) -> PyCost {
-        let Cost { wait, prefill, delay, decode } = cost;
-        PyCost { wait, prefill, delay, decode, total: cost.total() }
+        let Cost { wait, transfer, prefill, delay, decode } = cost;
+        PyCost { wait, transfer, prefill, delay, decode, total: cost.total() }
     }
 }
 
@@ -68,8 +71,8 @@ impl From<Cost> for PyCost {
 impl PyCost {
     fn __repr__(&self) -> String {
         format!(
-            "Cost(wait={:.4}, prefill={:.4}, delay={:.4}, decode={:.4}, total={:.4})",
-            self.wait, self.prefill, self.delay, self.decode, self.total
+            "Cost(wait={:.4}, transfer={:.4}, prefill={:.4}, delay={:.4}, decode={:.4}, total={:.4})",
+            self.wait, self.transfer, self.prefill, self.delay, self.decode, self.total
         )
     }
 }
@@ -82,6 +85,7 @@ pub(crate) struct PyCandidate {
     refusal: Option<&'static str>,
     overlap_tokens: u32,
     confirmed_tokens: u32,
+    lower_tokens: u32,
     requests: u32,
     context_tokens: u64,
     full: bool,
@@ -96,6 +100,7 @@ impl From<&CandidateView> for PyCandidate {
             refusal: view.refusal.map(|refusal| refusal.name()),
             overlap_tokens: view.overlap_tokens,
             confirmed_tokens: view.confirmed_tokens,
+            lower_tokens: view.lower_tokens,
             requests: view.requests,
             context_tokens: view.context_tokens,
             full: view.full,

@@ -67,6 +67,11 @@ impl PyLease {
     }
 
     #[getter]
+    fn lower_tokens(&self) -> u32 {
+        self.decision.lower_tokens
+    }
+
+    #[getter]
     fn prompt_tokens(&self) -> u32 {
         self.decision.prompt_tokens
     }

@@ -18,7 +18,7 @@ pub(crate) use fields;
 
 pub(crate) fn router<'py>(py: Python<'py>, stats: &Stats) -> PyResult<Bound<'py, PyDict>> {
     let dict = fields!(py, stats;
-        prompt_tokens, overlap_tokens, unknown_model, prompt_too_long, no_eligible_worker, saturated,
+        prompt_tokens, overlap_tokens, lower_tokens, unknown_model, prompt_too_long, no_eligible_worker, saturated,
         finished, failed, cancelled, abandoned,
         reported, reported_prompt_tokens, reported_cached_tokens, reported_overlap_tokens, open);
     let decisions = PyDict::new(py);
@@ -36,7 +36,7 @@ pub(crate) fn router<'py>(py: Python<'py>, stats: &Stats) -> PyResult<Bound<'py,
 fn worker<'py>(py: Python<'py>, stats: &WorkerStats) -> PyResult<Bound<'py, PyDict>> {
     let dict = fields!(py, stats;
         name, requests, other_requests, prefilling, queued_tokens, context_tokens, active_blocks, wait_seconds,
-        ttft_scale, confirmed_blocks, predicted_blocks, following);
+        ttft_scale, confirmed_blocks, predicted_blocks, lower_blocks, following);
     dict.set_item("state", stats.state.name())?;
     dict.set_item("suspect", stats.truth.is_suspect())?;
     dict.set_item("errors", stats.truth.errors)?;
@@ -50,6 +50,6 @@ fn worker<'py>(py: Python<'py>, stats: &WorkerStats) -> PyResult<Bound<'py, PyDi
 
 fn index<'py>(py: Python<'py>, stats: &IndexStats) -> PyResult<Bound<'py, PyDict>> {
     Ok(fields!(py, stats;
-        bytes, max_bytes, nodes, blocks, pairs, confirmed, predicted, evicted_blocks, cut_blocks, expired_blocks,
+        bytes, max_bytes, nodes, blocks, pairs, confirmed, predicted, lower, evicted_blocks, cut_blocks, expired_blocks,
         capacity_dropped))
 }

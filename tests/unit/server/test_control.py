@@ -56,13 +56,14 @@ class FakePrompter:
 
 
 def explanation() -> Any:
-    cost = SimpleNamespace(wait=0.5, prefill=float("inf"), delay=0.0, decode=0.1, total=float("inf"))
+    cost = SimpleNamespace(wait=0.5, transfer=0.0, prefill=float("inf"), delay=0.0, decode=0.1, total=float("inf"))
     candidate = SimpleNamespace(
         worker="w1",
         state="down",
         refusal="down",
         overlap_tokens=16,
         confirmed_tokens=0,
+        lower_tokens=0,
         requests=2,
         context_tokens=64,
         full=False,

@@ -128,14 +128,16 @@ fn typed(fields: Fields<'_>) -> Result<Event<'_>, EventFault> {
 
 fn stored(fields: Fields<'_>) -> Result<Stored<'_>, EventFault> {
     let block_size = fields.block_size.ok_or(EventFault::Missing("block_size"))?;
-    if block_size == 0 {
+    let (salt, keys) = split_keys(&fields);
+    let tokens = fields.tokens.ok_or(EventFault::Missing("token_ids"))?;
+    // vLLM's offloading names blocks alone: neither their size nor their tokens.
+    if block_size == 0 && !tokens.is_empty() {
         return Err(EventFault::Value("block_size"));
     }
-    let (salt, keys) = split_keys(&fields);
     Ok(Stored {
         hashes: fields.hashes.ok_or(EventFault::Missing("block_hashes"))?,
         parent: fields.parent,
-        tokens: fields.tokens.ok_or(EventFault::Missing("token_ids"))?,
+        tokens,
         block_size,
         lora: fields.lora,
         lora_id: fields.lora_id,

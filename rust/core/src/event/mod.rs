@@ -61,7 +61,7 @@ pub struct Stored<'a> {
     pub parent: Option<EngineHash>,
     /// The blocks' token ids as little-endian `u32`, packed.
     pub tokens: Vec<u8>,
-    /// Tokens in a block.
+    /// Tokens in a block; zero where blocks are named and their tokens are not said.
     pub block_size: u32,
     /// The LoRA adapter's name.
     pub lora: Option<&'a str>,
@@ -79,6 +79,14 @@ pub struct Stored<'a> {
     pub group: Option<u32>,
     /// Whether hits need every block of a prefix, which is what an overlap means; `None` where it is not said.
     pub full_attention: Option<bool>,
+}
+
+impl Stored<'_> {
+    /// Whether the blocks are of an adapter that has only a number: it cannot be told from another worker's, nor
+    /// from the base model.
+    pub fn is_nameless(&self) -> bool {
+        self.lora.is_none() && self.lora_id.is_some()
+    }
 }
 
 /// Blocks that were evicted from a tier.

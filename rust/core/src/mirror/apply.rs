@@ -1,15 +1,17 @@
 //! One event, applied.
 
+use std::iter::Peekable;
+
 use parking_lot::MutexGuard;
 
 use super::Mirror;
 use super::held::Held;
 use crate::block::{BlockHash, BlockHasher, Chain, Namespace};
-use crate::event::{EngineHash, Event, Removed, Stored};
+use crate::event::{EngineHash, Event, Removed, Stored, Tier};
 use crate::time::Time;
 
 /// Blocks that are taken into the index under one lock: a decision waits for two microseconds.
-const BLOCKS_AT_ONCE: usize = 8;
+pub(super) const BLOCKS_AT_ONCE: usize = 8;
 /// Blocks of an engine that has not told how many it has. More than this are a fault of its events.
 const MAX_BLOCKS: usize = 1 << 24;
 
@@ -19,6 +21,7 @@ type Named = (EngineHash, BlockHash);
 impl Mirror {
     pub(super) fn apply_event(&mut self, event: &Event<'_>, now: Time) {
         match event {
+            Event::Stored(stored) if stored.tier == Tier::Lower => self.stored_lower(stored, now),
             Event::Stored(stored) => self.stored(stored, now),
             Event::Removed(removed) => self.removed(removed),
             Event::Cleared => {
@@ -32,11 +35,11 @@ impl Mirror {
 
     fn stored(&mut self, event: &Stored<'_>, now: Time) {
         let hasher = *self.router.hasher();
-        if !self.follows(event, &hasher) {
+        if !self.follows(event) {
             self.stats.ignored_blocks += event.hashes.len() as u64;
             return;
         }
-        let held = &self.tiers[event.tier as usize];
+        let held = &self.tiers[Tier::Device as usize];
         let parent = match event.parent {
             None => None,
             Some(name) => match held.find(name) {
@@ -46,38 +49,44 @@ impl Mirror {
         };
         let hashes = hash_blocks(event, parent, &hasher);
         let parts = self.parts();
-        let held = &self.tiers[event.tier as usize];
+        let held = &self.tiers[Tier::Device as usize];
         let ends = hashes.iter().copied().skip(parts - 1).step_by(parts);
         let run: Vec<Named> = event.hashes.iter().copied().zip(ends).collect();
         self.stats.stored_blocks += run.len() as u64;
         let repeated = repeated(event, &run, held, self.in_doubt);
-        self.confirm(event, parent, &run, hashes, repeated, now);
+        self.confirm(parent, &run, hashes, repeated, now);
         self.check_size();
     }
 
     /// Whether the event speaks of blocks that the index can hold.
-    fn follows(&mut self, event: &Stored<'_>, hasher: &BlockHasher) -> bool {
-        // An adapter that has only a number cannot be told from another worker's, nor from the base model by its name.
-        let nameless = event.lora.is_none() && event.lora_id.is_some();
-        if event.remote || event.full_attention == Some(false) || nameless {
-            return false;
-        }
-        let block_size = event.block_size as usize;
-        if event.hashes.is_empty() || event.tokens.len() != event.hashes.len() * block_size * 4 {
-            return false;
-        }
-        let parts = block_size / hasher.block_size();
-        if parts * hasher.block_size() != block_size || *self.parts.get_or_insert(parts) != parts {
-            self.stats.odd_blocks += event.hashes.len() as u64;
-            self.stats.odd_block_size = event.block_size;
+    fn follows(&mut self, event: &Stored<'_>) -> bool {
+        if event.remote || event.full_attention == Some(false) || event.is_nameless() || !self.fits(event) {
             return false;
         }
         *self.group.get_or_insert(event.group.unwrap_or_default()) == event.group.unwrap_or_default()
     }
 
+    /// Whether the event's blocks are a whole number of the router's, and have their tokens.
+    pub(super) fn fits(&mut self, event: &Stored<'_>) -> bool {
+        let block_size = event.block_size as usize;
+        if event.hashes.is_empty()
+            || block_size == 0
+            || event.tokens.len() != event.hashes.len() * block_size * 4
+        {
+            return false;
+        }
+        let own_size = self.router.hasher().block_size();
+        let parts = block_size / own_size;
+        if parts * own_size != block_size || parts == 0 || *self.parts.get_or_insert(parts) != parts {
+            self.stats.odd_blocks += event.hashes.len() as u64;
+            self.stats.odd_block_size = event.block_size;
+            return false;
+        }
+        true
+    }
+
     fn confirm(
         &mut self,
-        event: &Stored<'_>,
         mut parent: Option<BlockHash>,
         run: &[Named],
         hashes: Vec<BlockHash>,
@@ -85,16 +94,16 @@ impl Mirror {
         now: Time,
     ) {
         let parts = self.parts();
-        let held = &mut self.tiers[event.tier as usize];
+        let held = &mut self.tiers[Tier::Device as usize];
         let mut hashes = hashes.into_iter();
         let mut blocks = Vec::with_capacity(run.len().min(BLOCKS_AT_ONCE) * parts);
         for part in run.chunks(BLOCKS_AT_ONCE) {
             blocks.clear();
             blocks.extend(hashes.by_ref().take(part.len() * parts));
             let mut router = self.router.lock_last();
-            let confirmed = |block: &&BlockHash| router.is_confirmed(self.worker, event.tier, **block);
+            let confirmed = |block: &&BlockHash| router.is_confirmed(self.worker, Tier::Device, **block);
             let known = blocks.iter().take_while(confirmed).count();
-            let stored = router.confirm(self.worker, event.tier, parent, &blocks, now);
+            let stored = router.confirm(self.worker, Tier::Device, parent, &blocks, now);
             // To whoever sleeps for it, before this thread comes back.
             MutexGuard::unlock_fair(router);
             if stored.is_err() {
@@ -109,7 +118,7 @@ impl Mirror {
                     continue;
                 }
                 if let Some(gone) = held.add(*name, *block, (index + 1) * parts <= known) {
-                    self.router.lock_last().evict(self.worker, event.tier, gone, parts);
+                    self.router.lock_last().evict(self.worker, Tier::Device, gone, parts);
                 }
             }
             parent = blocks.last().copied();
@@ -136,7 +145,7 @@ impl Mirror {
     }
 
     /// How many of the router's blocks make one of the engine's.
-    fn parts(&self) -> usize {
+    pub(super) fn parts(&self) -> usize {
         self.parts.unwrap_or(1)
     }
 
@@ -179,25 +188,27 @@ fn repeated(event: &Stored<'_>, run: &[Named], held: &Held, in_doubt: bool) -> u
 
 /// Our hashes of a run, one or several for each block of the engine.
 fn hash_blocks(event: &Stored<'_>, parent: Option<BlockHash>, hasher: &BlockHasher) -> Vec<BlockHash> {
-    let mut chain: Chain = match parent {
+    let mut chain = match parent {
         Some(block) => hasher.after(block),
-        None => hasher.chain(&Namespace {
-            lora: event.lora.unwrap_or_default(),
-            salt: event.salt.unwrap_or_default(),
-            ..Namespace::default()
-        }),
+        None => root(event, hasher),
     };
     let parts = event.block_size as usize / hasher.block_size();
-    let mut keys = event.keys.iter().peekable();
+    let mut keys = event.keys.iter().copied().peekable();
     let blocks = event.tokens.chunks_exact(hasher.block_size() * 4).enumerate();
-    let hash = |(index, block): (usize, &[u8])| {
-        let hash = chain.push(block);
-        // What tells an engine's block apart tells all of its parts.
-        while keys.next_if(|(at, _)| (*at as usize) < index / parts).is_some() {}
-        match keys.peek().filter(|(at, _)| *at as usize == index / parts) {
-            Some((_, key)) => chain.mix_in(*key),
-            None => hash,
-        }
-    };
-    blocks.map(hash).collect()
+    blocks.map(|(index, block)| chain.push_with(block, follow(&mut keys, index / parts))).collect()
+}
+
+/// The chain of the prompt that starts with the event.
+pub(super) fn root(event: &Stored<'_>, hasher: &BlockHasher) -> Chain {
+    hasher.chain(&Namespace {
+        lora: event.lora.unwrap_or_default(),
+        salt: event.salt.unwrap_or_default(),
+        ..Namespace::default()
+    })
+}
+
+/// What else than its tokens tells the block at `index` apart. It tells all of its parts.
+pub(super) fn follow(keys: &mut Peekable<impl Iterator<Item = (u32, u64)>>, index: usize) -> Option<u64> {
+    while keys.next_if(|(at, _)| (*at as usize) < index).is_some() {}
+    keys.peek().filter(|(at, _)| *at as usize == index).map(|(_, key)| *key)
 }

@@ -7,6 +7,7 @@
 mod apply;
 mod confirmed;
 mod held;
+mod lower;
 mod order;
 mod pending;
 mod stats;

@@ -4,6 +4,7 @@ use std::collections::HashMap;
 use std::fmt;
 
 use super::PrefixIndex;
+use super::lower::LOWER;
 use super::node::{Holder, List, MAX_RUN, NIL, Node};
 use super::table::Place;
 use super::workers::Worker;
@@ -163,8 +164,10 @@ impl PrefixIndex {
         for worker in sums.keys() {
             ensure!(self.worker(Slot(*worker)).is_some(), "worker {worker} is unknown and holds blocks");
         }
-        let mut totals = (0, 0);
-        for slot in (0..self.workers.len() as u32).map(Slot) {
+        let mut totals = [(0, 0); 2];
+        let slots =
+            (0..self.workers.len() as u32).chain((0..self.lower.len() as u32).map(|slot| slot | LOWER));
+        for slot in slots.map(Slot) {
             let Some(worker) = self.worker(slot) else { continue };
             let sum = sums.get(&slot.0).copied().unwrap_or_default();
             ensure!((worker.confirmed, worker.predicted) == sum, "worker {slot:?} holds {sum:?}: {worker:?}");
@@ -172,14 +175,15 @@ impl PrefixIndex {
                 .capacity
                 .is_none_or(|capacity| worker.predicted + worker.ballast.blocks() <= capacity as usize);
             ensure!(within, "worker {slot:?} is over its capacity: {worker:?}");
-            totals = (totals.0 + sum.0, totals.1 + sum.1);
+            let total = &mut totals[usize::from(slot.0 & LOWER != 0)];
+            *total = (total.0 + sum.0, total.1 + sum.1);
             for list in [List::Predicted, List::Confirmed] {
                 let listed = self.check_list(slot, list)?;
                 let counted = entries.get(&(slot.0, list as usize)).copied().unwrap_or(0);
                 ensure!(listed == counted, "worker {slot:?}: {listed} of {counted} entries in {list:?}");
             }
         }
-        let counted = (self.counters.confirmed, self.counters.predicted);
+        let counted = [(self.counters.confirmed, self.counters.predicted), (self.counters.lower, 0)];
         ensure!(totals == counted, "{totals:?} pairs, {counted:?} counted");
         Ok(())
     }
@@ -208,7 +212,7 @@ impl PrefixIndex {
         let heap: usize = ids.iter().map(|&id| bytes(&self.slab[id])).sum();
         ensure!(heap == self.heap, "{heap} bytes of runs and holders, {} counted", self.heap);
         self.table.check().map_err(Inconsistency)?;
-        let workers = self.workers.capacity() * size_of::<Option<Worker>>();
+        let workers = (self.workers.capacity() + self.lower.capacity()) * size_of::<Option<Worker>>();
         let bytes = heap + self.slab.recount() + self.table.recount() + workers;
         ensure!(bytes == self.bytes(), "{bytes} bytes, {} counted", self.bytes());
         Ok(())

@@ -5,7 +5,9 @@
 //! that the worker's capacity is enforced in constant time a block.
 
 use super::PrefixIndex;
+use super::lower::LOWER;
 use super::node::{Holder, List, NIL, Span};
+use crate::ids::Slot;
 
 impl PrefixIndex {
     /// What `worker` holds of the run of `id`.
@@ -45,11 +47,13 @@ impl PrefixIndex {
     }
 
     fn count(&mut self, worker: u32, old: Span, new: Span) {
-        if let Some(worker) = self.workers[worker as usize].as_mut() {
+        if let Some(worker) = self.worker_mut(Slot(worker)) {
             worker.confirmed = worker.confirmed + new.confirmed - old.confirmed;
             worker.predicted = worker.predicted + new.predicted() - old.predicted();
         }
-        self.counters.confirmed = self.counters.confirmed + new.confirmed - old.confirmed;
+        let confirmed =
+            if worker & LOWER == 0 { &mut self.counters.confirmed } else { &mut self.counters.lower };
+        *confirmed = *confirmed + new.confirmed - old.confirmed;
         self.counters.predicted = self.counters.predicted + new.predicted() - old.predicted();
     }
 
@@ -78,7 +82,7 @@ impl PrefixIndex {
 
     /// The oldest and the newest entry of a list.
     pub(super) fn ends(&self, worker: u32, list: List) -> [u32; 2] {
-        self.workers[worker as usize].as_ref().map_or([NIL; 2], |worker| worker.lists[list as usize])
+        self.worker(Slot(worker)).map_or([NIL; 2], |worker| worker.lists[list as usize])
     }
 
     /// Takes an entry out of its list; its own links stay as they were.
@@ -124,7 +128,7 @@ impl PrefixIndex {
     }
 
     fn set_end(&mut self, worker: u32, list: List, end: usize, id: u32) {
-        if let Some(worker) = self.workers[worker as usize].as_mut() {
+        if let Some(worker) = self.worker_mut(Slot(worker)) {
             worker.lists[list as usize][end] = id;
         }
     }

@@ -18,6 +18,7 @@ mod expire;
 mod grow;
 mod lists;
 mod lookup;
+mod lower;
 mod lru;
 mod mark;
 mod node;
@@ -59,6 +60,8 @@ pub struct PrefixIndex {
     table: Table,
     /// By slot.
     workers: Vec<Option<Worker>>,
+    /// The workers' lower tiers, by slot.
+    lower: Vec<Option<Worker>>,
     /// Bytes of all runs and holders.
     heap: usize,
     /// The ends of the list of all nodes by last touch; a parent is newer than its children.
@@ -81,6 +84,7 @@ impl PrefixIndex {
             slab: Slab::new(),
             table: Table::new(max_bytes),
             workers: Vec::new(),
+            lower: Vec::new(),
             heap: 0,
             oldest: NIL,
             newest: NIL,
@@ -91,7 +95,7 @@ impl PrefixIndex {
 
     /// Bytes allocated, exactly: capacities, not lengths.
     pub fn bytes(&self) -> usize {
-        let workers = self.workers.capacity() * size_of::<Option<Worker>>();
+        let workers = (self.workers.capacity() + self.lower.capacity()) * size_of::<Option<Worker>>();
         self.slab.bytes() + self.table.bytes() + self.heap + workers
     }
 

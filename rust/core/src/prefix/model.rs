@@ -4,6 +4,7 @@ use proptest::prelude::*;
 use proptest::test_runner::{Config, TestError, TestRunner};
 
 use super::check::Inconsistency;
+use super::lower::LOWER;
 use super::reference::{Fault, Path, Reference, State, hash, hashes};
 use super::{IndexStats, Overlap, Overlaps, PrefixIndex, UnknownParent};
 use crate::block::BlockHash;
@@ -33,6 +34,26 @@ enum Operation {
         worker: u32,
         path: Path,
         blocks: usize,
+    },
+    /// Puts blocks away in the worker's lower tier.
+    StoreLower {
+        worker: u32,
+        path: Path,
+        from: usize,
+    },
+    /// The same for the last `blocks` blocks of a path, by the name of the last one.
+    KeepLower {
+        worker: u32,
+        path: Path,
+        blocks: usize,
+    },
+    RemoveLower {
+        worker: u32,
+        path: Path,
+        blocks: usize,
+    },
+    ClearLower {
+        worker: u32,
     },
     Clear {
         worker: u32,
@@ -93,6 +114,10 @@ fn operation(capacities: bool) -> impl Strategy<Value = Operation> {
         10 => (worker(), path().prop_flat_map(from)).prop_map(|(worker, (path, from))| Store { worker, path, from }),
         6 => (worker(), path()).prop_map(|(worker, path)| Remove { worker, path }),
         6 => (worker(), path(), 1_usize..6).prop_map(|(worker, path, blocks)| RemoveTail { worker, path, blocks }),
+        4 => (worker(), path().prop_flat_map(from)).prop_map(|(worker, (path, from))| StoreLower { worker, path, from }),
+        6 => (worker(), path(), 1_usize..4).prop_map(|(worker, path, blocks)| KeepLower { worker, path, blocks }),
+        5 => (worker(), path(), 1_usize..4).prop_map(|(worker, path, blocks)| RemoveLower { worker, path, blocks }),
+        1 => worker().prop_map(|worker| ClearLower { worker }),
         1 => worker().prop_map(|worker| Clear { worker }),
         1 => worker().prop_map(|worker| DropPredictions { worker }),
         1 => (worker(), capacity()).prop_map(|(worker, capacity)| AddWorker { worker, capacity }),
@@ -171,7 +196,39 @@ impl Pair {
             }
             Expire { nodes } => self.expire(nodes),
             Wait { time } => self.now += time,
+            StoreLower { .. } | KeepLower { .. } | RemoveLower { .. } => self.apply_to_lower(operation),
             _ => self.apply_to_worker(operation),
+        }
+    }
+
+    /// Applies an operation on blocks in a lower tier.
+    fn apply_to_lower(&mut self, operation: &Operation) {
+        use Operation::*;
+        let (now, index, reference) = (self.time(0), &mut self.index, &mut self.reference);
+        match *operation {
+            StoreLower { worker, ref path, from } => {
+                let parent = (from > 0).then(|| hash(&path[..from]));
+                let stored = index.store_lower(Slot(worker), parent, &hashes(path)[from..], now);
+                if stored.is_ok() && reference.workers.contains_key(&worker) {
+                    reference.hold_lower(worker, path, path.len() - from);
+                }
+                self.prompts.push(path.clone());
+            }
+            KeepLower { worker, ref path, blocks } => {
+                let kept = index.keep_lower(Slot(worker), hash(path), blocks, now);
+                if kept.is_ok() && reference.workers.contains_key(&worker) {
+                    reference.hold_lower(worker, path, blocks.min(path.len()));
+                }
+                self.prompts.push(path.clone());
+            }
+            RemoveLower { worker, ref path, blocks } => {
+                let known = index.find(hash(path)).is_some();
+                index.remove_lower(Slot(worker), hash(path), blocks);
+                for len in (1..=path.len()).rev().take(if known { blocks } else { 0 }) {
+                    reference.held.remove(&(worker | LOWER, path[..len].to_vec()));
+                }
+            }
+            _ => unreachable!("{operation:?} is not on lower tiers"),
         }
     }
 
@@ -180,9 +237,13 @@ impl Pair {
         use Operation::*;
         let (now, index, reference) = (self.time(0), &mut self.index, &mut self.reference);
         match *operation {
+            ClearLower { worker } => {
+                index.clear_lower(Slot(worker));
+                reference.clear(worker | LOWER);
+            }
             Clear { worker } => {
                 index.clear_worker(Slot(worker));
-                reference.clear(worker);
+                reference.clear_all(worker);
             }
             DropPredictions { worker } => {
                 index.drop_predictions(Slot(worker));
@@ -190,12 +251,12 @@ impl Pair {
             }
             AddWorker { worker, capacity } => {
                 index.add_worker(Slot(worker), capacity);
-                reference.clear(worker);
+                reference.clear_all(worker);
                 reference.workers.insert(worker, capacity);
             }
             RemoveWorker { worker } => {
                 index.remove_worker(Slot(worker));
-                reference.clear(worker);
+                reference.clear_all(worker);
                 reference.workers.remove(&worker);
             }
             SetCapacity { worker, capacity } => {
@@ -271,7 +332,9 @@ impl Pair {
     fn compare_order(&self, before: &[(Time, Vec<BlockHash>)], stats: IndexStats, operation: &Operation) {
         let used = match operation {
             Operation::Predict { prompt, .. } => hashes(prompt),
-            Operation::Store { path, .. } => hashes(path),
+            Operation::Store { path, .. }
+            | Operation::StoreLower { path, .. }
+            | Operation::KeepLower { path, .. } => hashes(path),
             _ => return,
         };
         let others = before.iter().filter(|(_, run)| !run.iter().any(|hash| used.contains(hash)));
@@ -304,15 +367,23 @@ impl Pair {
                 "blocks of worker {worker}"
             );
             assert_eq!(self.index.occupied(Slot(worker)), self.reference.occupied(worker) as u64);
-            pairs += count.0 + count.1;
+            let lower = self.reference.count(worker | LOWER).0;
+            assert_eq!(
+                self.index.lower_blocks(Slot(worker)),
+                lower as u64,
+                "lower blocks of worker {worker}"
+            );
+            pairs += count.0 + count.1 + lower;
         }
         assert_eq!(self.index.stats().pairs, pairs);
         for prompt in self.prompts.iter().rev().take(5).chain(self.prompts.first()) {
             self.index.lookup(&hashes(prompt), Time::from_nanos(self.now), &mut self.overlaps);
             for worker in 0..WORKERS {
-                let Overlap { blocks, confirmed } = self.overlaps.get(Slot(worker));
+                let Overlap { blocks, confirmed, lower } = self.overlaps.get(Slot(worker));
                 let expected = self.reference.overlap(worker, prompt, self.now);
                 assert_eq!((blocks, confirmed), expected, "worker {worker} on {prompt:?} at {}", self.now);
+                let expected = self.reference.lower(worker, prompt, self.now);
+                assert_eq!(lower, expected, "lower tier of {worker} on {prompt:?} at {}", self.now);
             }
             let listed: Vec<_> = self.overlaps.iter().collect();
             assert!(
@@ -391,7 +462,7 @@ proptest! {
         pair.index.expire(now, usize::MAX);
         check(pair.index.check_trimmed());
         pair.index.expire(expires, usize::MAX);
-        prop_assert_eq!(pair.index.stats().pairs, 0);
+        prop_assert_eq!(pair.index.stats().predicted, 0);
     }
 
     #[test]
@@ -407,7 +478,7 @@ proptest! {
 
     #[test]
     fn a_small_budget_only_forgets(
-        max_bytes in 2_500_usize..18_000,
+        max_bytes in 4_500_usize..20_000,
         operations in prop::collection::vec(operation(false), 1..160),
     ) {
         let mut pair = Pair::new(max_bytes, [None; 3], None);
@@ -437,6 +508,7 @@ fn a_mistake_in_the_reference_is_found() {
         Fault::CapacityTakesFirstBlocks,
         Fault::PredictionDoesNotTouch,
         Fault::PredictionUnconfirms,
+        Fault::LowerStartsAtTheRoot,
     ] {
         let config =
             Config { cases: 400, max_shrink_iters: 0, failure_persistence: None, ..Config::default() };

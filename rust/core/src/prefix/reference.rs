@@ -2,6 +2,7 @@
 
 use std::collections::BTreeMap;
 
+use super::lower::LOWER;
 use crate::block::BlockHash;
 
 /// A prefix: one symbol a block.
@@ -31,6 +32,8 @@ pub(super) enum Fault {
     PredictionDoesNotTouch,
     /// A prediction makes confirmed blocks predicted.
     PredictionUnconfirms,
+    /// What lower tiers hold counts from the prompt's start alone.
+    LowerStartsAtTheRoot,
 }
 
 #[derive(Clone, Debug, Default)]
@@ -81,6 +84,16 @@ impl Reference {
         (leading(&counts), leading(&|state| state == State::Confirmed))
     }
 
+    /// Blocks after the overlap that a lower tier has, one after the other.
+    pub(super) fn lower(&self, worker: u32, prompt: &[u8], now: u64) -> u32 {
+        let overlap = self.overlap(worker, prompt, now).0;
+        let start = if self.fault == Some(Fault::LowerStartsAtTheRoot) { 0 } else { overlap };
+        let lower = worker | LOWER;
+        let held = |len: &usize| self.get(lower, &prompt[..*len]).is_some();
+        let reach = start + (start as usize + 1..=prompt.len()).take_while(held).count() as u32;
+        reach.saturating_sub(overlap)
+    }
+
     pub(super) fn count(&self, worker: u32) -> (usize, usize) {
         let states = self.held.iter().filter(|((holder, _), _)| *holder == worker);
         let confirmed = states.clone().filter(|(_, state)| **state == State::Confirmed).count();
@@ -90,6 +103,19 @@ impl Reference {
     pub(super) fn clear(&mut self, worker: u32) {
         self.held.retain(|(holder, _), _| *holder != worker);
         self.ballast.remove(&worker);
+    }
+
+    /// Clears the device and the lower tier.
+    pub(super) fn clear_all(&mut self, worker: u32) {
+        self.clear(worker);
+        self.clear(worker | LOWER);
+    }
+
+    /// The lower tier holds the last `blocks` blocks of a path.
+    pub(super) fn hold_lower(&mut self, worker: u32, path: &[u8], blocks: usize) {
+        for len in path.len() - blocks + 1..=path.len() {
+            self.held.insert((worker | LOWER, path[..len].to_vec()), State::Confirmed);
+        }
     }
 
     pub(super) fn drop_predictions(&mut self, worker: u32) {

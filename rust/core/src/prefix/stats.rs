@@ -15,12 +15,14 @@ pub struct IndexStats {
     pub nodes: usize,
     /// Distinct blocks.
     pub blocks: usize,
-    /// Pairs of a block and a worker that holds it: `confirmed + predicted`.
+    /// Pairs of a block and a worker that holds it: `confirmed + predicted + lower`.
     pub pairs: usize,
     /// Pairs that are confirmed.
     pub confirmed: usize,
     /// Pairs that are predicted, expired ones that are not swept included.
     pub predicted: usize,
+    /// Pairs of a block and a worker that holds it in a lower tier.
+    pub lower: usize,
     /// When the least recently used node was touched; none in an empty index.
     pub oldest: Option<Time>,
     /// Distinct blocks evicted for the budget, since the start.
@@ -37,6 +39,7 @@ pub struct IndexStats {
 pub(super) struct Counters {
     pub(super) confirmed: usize,
     pub(super) predicted: usize,
+    pub(super) lower: usize,
     pub(super) evicted_blocks: u64,
     pub(super) cut_blocks: u64,
     pub(super) expired_blocks: u64,
@@ -46,16 +49,17 @@ pub(super) struct Counters {
 impl PrefixIndex {
     /// What the index holds, and what it gave up.
     pub fn stats(&self) -> IndexStats {
-        let Counters { confirmed, predicted, evicted_blocks, cut_blocks, expired_blocks, capacity_dropped } =
-            self.counters;
+        let Counters { confirmed, predicted, lower, evicted_blocks, cut_blocks, .. } = self.counters;
+        let Counters { expired_blocks, capacity_dropped, .. } = self.counters;
         IndexStats {
             bytes: self.bytes(),
             max_bytes: self.max_bytes,
             nodes: self.slab.len(),
             blocks: self.table.len(),
-            pairs: confirmed + predicted,
+            pairs: confirmed + predicted + lower,
             confirmed,
             predicted,
+            lower,
             oldest: (self.oldest != NIL).then(|| self.slab[self.oldest].touched),
             evicted_blocks,
             cut_blocks,

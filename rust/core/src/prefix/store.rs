@@ -49,8 +49,13 @@ impl PrefixIndex {
         self.now = self.now.max(now);
         let reach = self.descend(start, blocks);
         let reach = self.grow(reach, blocks);
+        self.confirm_path(slot, reach);
+        Ok(())
+    }
+
+    /// Confirms the last `reach.depth` blocks of a path.
+    pub(super) fn confirm_path(&mut self, slot: Slot, reach: Reach) {
         let deepest = self.mark(reach, slot.0, Mark::Confirmed);
         self.finish(deepest);
-        Ok(())
     }
 }

@@ -4,6 +4,7 @@ use std::cmp::Reverse;
 
 use super::PrefixIndex;
 use super::ballast::Ballast;
+use super::lower::{LOWER, lower};
 use super::mark::Mark;
 use super::node::{List, NIL, Span};
 use super::walk::Reach;
@@ -27,12 +28,13 @@ impl PrefixIndex {
     /// than that is predicted for it. A slot in use is cleared. Every slot up to the highest takes a few hundred bytes.
     pub fn add_worker(&mut self, slot: Slot, capacity_blocks: Option<u32>) {
         self.remove_worker(slot);
-        if self.workers.len() <= slot.index() {
-            self.workers.reserve_exact(slot.index() + 1 - self.workers.len());
-            self.workers.resize(slot.index() + 1, None);
+        let (workers, index) = self.places(slot);
+        if workers.len() <= index {
+            workers.reserve_exact(index + 1 - workers.len());
+            workers.resize(index + 1, None);
         }
         let lists = [[NIL; 2]; 2];
-        self.workers[slot.index()] = Some(Worker {
+        workers[index] = Some(Worker {
             capacity: capacity_blocks,
             confirmed: 0,
             predicted: 0,
@@ -55,14 +57,22 @@ impl PrefixIndex {
 
     /// Drops everything that the worker holds, and forgets the slot.
     pub fn remove_worker(&mut self, slot: Slot) {
-        self.clear_worker(slot);
-        if let Some(worker) = self.workers.get_mut(slot.index()) {
-            *worker = None;
+        for slot in [slot, lower(slot)] {
+            self.clear_holder(slot);
+            let (workers, index) = self.places(slot);
+            if let Some(worker) = workers.get_mut(index) {
+                *worker = None;
+            }
         }
     }
 
-    /// Drops everything that the worker holds: it restarted, or its events have a gap.
+    /// Drops everything that the worker holds, in lower tiers too: it restarted, or its events have a gap.
     pub fn clear_worker(&mut self, slot: Slot) {
+        self.clear_holder(slot);
+        self.clear_holder(lower(slot));
+    }
+
+    pub(super) fn clear_holder(&mut self, slot: Slot) {
         self.drop_predictions(slot);
         if let Some(worker) = self.worker_mut(slot) {
             worker.ballast = Ballast::default();
@@ -183,11 +193,19 @@ impl PrefixIndex {
     }
 
     pub(super) fn worker(&self, slot: Slot) -> Option<&Worker> {
-        self.workers.get(slot.index()).and_then(Option::as_ref)
+        let workers = if slot.0 & LOWER == 0 { &self.workers } else { &self.lower };
+        workers.get((slot.0 & !LOWER) as usize).and_then(Option::as_ref)
     }
 
     pub(super) fn worker_mut(&mut self, slot: Slot) -> Option<&mut Worker> {
-        self.workers.get_mut(slot.index()).and_then(Option::as_mut)
+        let (workers, index) = self.places(slot);
+        workers.get_mut(index).and_then(Option::as_mut)
+    }
+
+    /// The workers among which the one of `slot` is, and its place.
+    fn places(&mut self, slot: Slot) -> (&mut Vec<Option<Worker>>, usize) {
+        let workers = if slot.0 & LOWER == 0 { &mut self.workers } else { &mut self.lower };
+        (workers, (slot.0 & !LOWER) as usize)
     }
 
     /// Predicted blocks beyond the capacity, where there are any.

@@ -122,9 +122,11 @@ impl Router {
         let block_size = self.config.block_size;
         // The engine computes at least the last token again, and caches whole blocks.
         let usable = request.prompt_tokens.saturating_sub(1) / block_size * block_size;
-        let overlap_tokens = (self.overlaps.get(worker.id.slot).blocks * block_size).min(usable);
         let slot = worker.id.slot;
-        let base = Candidate { overlap_tokens, ..idle(slot, worker.name_hash) };
+        let overlap = self.overlaps.get(slot);
+        let overlap_tokens = (overlap.blocks * block_size).min(usable);
+        let lower_tokens = (overlap.lower * block_size).min(usable - overlap_tokens);
+        let base = Candidate { overlap_tokens, lower_tokens, ..idle(slot, worker.name_hash) };
         let Some(load) = self.ledger.load(slot) else { return base };
         let others = load.observed(self.now);
         if load.requests() == 0 && others.requests == 0 {
@@ -208,6 +210,7 @@ fn idle(slot: Slot, name_hash: u64) -> Candidate {
         slot,
         name_hash,
         overlap_tokens: 0,
+        lower_tokens: 0,
         wait_seconds: 0.0,
         queued_tokens: 0,
         requests: 0,

@@ -7,11 +7,8 @@ use crate::block::BlockHash;
 use crate::event::Tier;
 use crate::ids::{Slot, WorkerId};
 use crate::load::ledger::Ended;
-use crate::prefix::{PrefixIndex, UnknownParent};
+use crate::prefix::UnknownParent;
 use crate::time::Time;
-
-/// The lower tiers' part of the index's budget, which comes on top of it where workers have such tiers.
-const LOWER_SHARE: u64 = 4;
 
 /// The worker is not one of the fleet any more.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -31,8 +28,12 @@ impl Router {
 
     /// Whether events said that `worker` holds `block` in `tier`.
     pub(crate) fn is_confirmed(&self, worker: WorkerId, tier: Tier, block: BlockHash) -> bool {
+        let slot = worker.slot;
         self.present(worker).is_ok()
-            && self.tier(tier).is_some_and(|index| index.is_confirmed(worker.slot, block))
+            && match tier {
+                Tier::Device => self.index.is_confirmed(slot, block),
+                Tier::Lower => self.index.is_lower(slot, block),
+            }
     }
 
     /// `worker` holds `blocks` in `tier`, which follow `parent`.
@@ -47,14 +48,34 @@ impl Router {
         if self.present(worker).is_err() {
             return Ok(());
         }
-        self.tier_mut(tier).store(worker.slot, parent, blocks, now)
+        match tier {
+            Tier::Device => self.index.store(worker.slot, parent, blocks, now),
+            Tier::Lower => self.index.store_lower(worker.slot, parent, blocks, now),
+        }
+    }
+
+    /// `worker` holds `block` in a lower tier, and those before it, `blocks` in all. The index has them.
+    pub(crate) fn keep_lower(
+        &mut self,
+        worker: WorkerId,
+        block: BlockHash,
+        blocks: usize,
+        now: Time,
+    ) -> Result<(), UnknownParent> {
+        if self.present(worker).is_err() {
+            return Ok(());
+        }
+        self.index.keep_lower(worker.slot, block, blocks, now)
     }
 
     /// `worker` does not hold `block` in `tier` any more, nor those before it, `blocks` in all.
     pub(crate) fn evict(&mut self, worker: WorkerId, tier: Tier, block: BlockHash, blocks: usize) {
         if self.present(worker).is_ok() {
             self.following[worker.slot.index()].evictions += 1;
-            self.tier_mut(tier).remove_back(worker.slot, block, blocks);
+            match tier {
+                Tier::Device => self.index.remove_back(worker.slot, block, blocks),
+                Tier::Lower => self.index.remove_lower(worker.slot, block, blocks),
+            }
         }
     }
 
@@ -71,9 +92,14 @@ impl Router {
             self.following[worker.slot.index()].losses += 1;
             let lifetime = Duration::from_millis(self.config.prediction_lifetime_ms);
             self.index.demote(worker.slot, now, now.after(lifetime));
-            if let Some(lower) = &mut self.lower {
-                lower.clear_worker(worker.slot);
-            }
+            self.index.clear_lower(worker.slot);
+        }
+    }
+
+    /// `worker` holds nothing in lower tiers.
+    pub(crate) fn clear_lower(&mut self, worker: WorkerId) {
+        if self.present(worker).is_ok() {
+            self.index.clear_lower(worker.slot);
         }
     }
 
@@ -111,31 +137,9 @@ impl Router {
         }
         self.clears[slot.index()] = self.clears[slot.index()].wrapping_add(1);
         self.index.clear_worker(slot);
-        if let Some(lower) = &mut self.lower {
-            lower.clear_worker(slot);
-        }
     }
 
     pub(super) fn present(&self, worker: WorkerId) -> Result<(), Gone> {
         if self.fleet.at(worker.slot).is_some_and(|known| known.id == worker) { Ok(()) } else { Err(Gone) }
-    }
-
-    fn tier(&self, tier: Tier) -> Option<&PrefixIndex> {
-        match tier {
-            Tier::Device => Some(&self.index),
-            Tier::Lower => self.lower.as_ref(),
-        }
-    }
-
-    fn tier_mut(&mut self, tier: Tier) -> &mut PrefixIndex {
-        match tier {
-            Tier::Device => &mut self.index,
-            Tier::Lower => self.lower.get_or_insert_with(|| {
-                let bytes = usize::try_from(self.config.index_bytes / LOWER_SHARE).unwrap_or(usize::MAX);
-                let mut index = PrefixIndex::new(bytes);
-                self.fleet.iter().for_each(|(worker, _)| index.add_worker(worker.id.slot, None));
-                index
-            }),
-        }
     }
 }

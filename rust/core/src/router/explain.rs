@@ -21,6 +21,8 @@ pub struct CandidateView {
     pub overlap_tokens: u32,
     /// Those of them that a KV event confirmed.
     pub confirmed_tokens: u32,
+    /// The tokens after them that it can bring back from a lower tier.
+    pub lower_tokens: u32,
     /// Its active requests.
     pub requests: u32,
     /// Context tokens of its active requests.
@@ -54,6 +56,7 @@ impl Router {
                 refusal: self.refusal(request, worker, state),
                 overlap_tokens: candidate.overlap_tokens,
                 confirmed_tokens: confirmed.min(candidate.overlap_tokens),
+                lower_tokens: candidate.lower_tokens,
                 requests: candidate.requests,
                 context_tokens: candidate.context_tokens,
                 full: candidate.full,

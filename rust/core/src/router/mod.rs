@@ -65,6 +65,8 @@ pub struct Decision {
     pub overlap_tokens: u32,
     /// Those of them that a KV event confirmed.
     pub confirmed_tokens: u32,
+    /// The tokens after them that it can bring back from a lower tier.
+    pub lower_tokens: u32,
     /// The prompt's length in tokens.
     pub prompt_tokens: u32,
     /// The time to the first token.
@@ -76,6 +78,13 @@ pub struct Decision {
     pub(crate) assumed: Assumed,
 }
 
+impl Decision {
+    /// Tokens of the prompt that the worker need not compute: what a worker calls cached.
+    pub fn held_tokens(&self) -> u32 {
+        self.overlap_tokens + self.lower_tokens
+    }
+}
+
 /// The prefix index, the ledger and the fleet: one object shared by every way in.
 #[derive(Debug)]
 pub struct Router {
@@ -83,8 +92,6 @@ pub struct Router {
     prices: Calibration,
     fleet: Fleet,
     index: PrefixIndex,
-    /// What is held in lower tiers; nothing until an event speaks of one.
-    lower: Option<PrefixIndex>,
     /// By slot, how often everything a worker holds was forgotten.
     clears: Vec<u32>,
     /// By slot.
@@ -113,7 +120,6 @@ impl Router {
             prices: config.prices(),
             fleet: Fleet::default(),
             index: PrefixIndex::new(usize::try_from(config.index_bytes).unwrap_or(usize::MAX)),
-            lower: None,
             clears: Vec::new(),
             following: Vec::new(),
             served: HashMap::new(),
@@ -163,9 +169,6 @@ impl Router {
         let worker = self.fleet.add(spec)?;
         self.ledger.add_worker(worker.id);
         self.index.add_worker(worker.id.slot, Some(self.kv_blocks(&worker)));
-        if let Some(lower) = &mut self.lower {
-            lower.add_worker(worker.id.slot, None);
-        }
         self.list_served();
         let slots = worker.id.slot.index() + 1;
         self.following.resize(self.following.len().max(slots), Following::default());
@@ -245,9 +248,6 @@ impl Router {
     pub fn remove_worker(&mut self, name: &str) -> Result<(), FleetError> {
         let worker = self.fleet.remove(name)?;
         self.index.remove_worker(worker.id.slot);
-        if let Some(lower) = &mut self.lower {
-            lower.remove_worker(worker.id.slot);
-        }
         self.ledger.remove_worker(worker.id);
         self.list_served();
         Ok(())
@@ -294,11 +294,12 @@ impl Router {
             worker: Arc::clone(worker),
             overlap_tokens: candidate.overlap_tokens,
             confirmed_tokens: confirmed.min(candidate.overlap_tokens),
+            lower_tokens: candidate.lower_tokens,
             prompt_tokens: request.prompt_tokens,
             predicted_ttft: Duration::from_secs_f64(cost.first_token()),
             cost,
             reason: pick.reason,
-            assumed: self.assume(request, candidate.slot, candidate.overlap_tokens, now),
+            assumed: self.assume(request, candidate, now),
         })
     }
 
@@ -327,8 +328,8 @@ impl Router {
         let output = self.expected_output(request);
         let booking = Booking {
             worker: decision.worker.id,
-            prefill_seconds: decision.cost.prefill,
-            uncached_tokens: request.prompt_tokens - decision.overlap_tokens,
+            prefill_seconds: decision.cost.transfer + decision.cost.prefill,
+            uncached_tokens: request.prompt_tokens - decision.held_tokens(),
             prompt_tokens: request.prompt_tokens,
             blocks: request.blocks,
             output_blocks: output as u64 / u64::from(self.config.block_size),

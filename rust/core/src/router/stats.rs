@@ -16,6 +16,8 @@ pub struct Stats {
     pub prompt_tokens: u64,
     /// Overlap of those decisions, in tokens.
     pub overlap_tokens: u64,
+    /// What lower tiers had beyond it, in tokens.
+    pub lower_tokens: u64,
     /// Requests for a model that nobody serves.
     pub unknown_model: u64,
     /// Requests with a prompt longer than any context.
@@ -38,7 +40,7 @@ pub struct Stats {
     pub reported_prompt_tokens: u64,
     /// Cached tokens that the workers reported.
     pub reported_cached_tokens: u64,
-    /// Overlap that was expected for those requests, in tokens.
+    /// Overlap that was expected for those requests, lower tiers included, in tokens.
     pub reported_overlap_tokens: u64,
     /// Open reservations.
     pub open: usize,
@@ -75,6 +77,8 @@ pub struct WorkerStats {
     pub confirmed_blocks: u64,
     /// Blocks that are assumed to be held.
     pub predicted_blocks: u64,
+    /// Blocks that it holds in lower tiers.
+    pub lower_blocks: u64,
     /// Whether its KV events are followed.
     pub following: bool,
     /// Its reports against what was predicted.
@@ -86,6 +90,7 @@ impl Stats {
         self.decisions[decision.reason as usize] += 1;
         self.prompt_tokens += u64::from(decision.prompt_tokens);
         self.overlap_tokens += u64::from(decision.overlap_tokens);
+        self.lower_tokens += u64::from(decision.lower_tokens);
     }
 
     pub(super) fn refused(&mut self, error: &RouteError) {
@@ -101,7 +106,7 @@ impl Stats {
         self.reported += 1;
         self.reported_prompt_tokens += u64::from(decision.prompt_tokens);
         self.reported_cached_tokens += u64::from(cached_tokens);
-        self.reported_overlap_tokens += u64::from(decision.overlap_tokens);
+        self.reported_overlap_tokens += u64::from(decision.held_tokens());
     }
 
     pub(super) fn closed(&mut self, outcome: Outcome) {
@@ -133,6 +138,7 @@ impl Router {
                 ttft_scale: load.scale(),
                 confirmed_blocks,
                 predicted_blocks,
+                lower_blocks: self.index.lower_blocks(worker.id.slot),
                 following: self.following[worker.id.slot.index()].live,
                 truth: self.truths[worker.id.slot.index()].clone(),
             })

@@ -4,7 +4,7 @@ use std::time::Duration;
 
 use super::{Decision, RouteRequest, Router};
 use crate::block::BlockHash;
-use crate::ids::Slot;
+use crate::select::Candidate;
 use crate::time::Time;
 
 /// Upper bounds of the buckets of errors, in blocks: what was cached less what was predicted. The last bucket has
@@ -65,10 +65,12 @@ pub(crate) struct Following {
 pub(crate) struct Assumed {
     made: Time,
     following: Following,
-    /// The longest overlap of all workers that could have been chosen, in tokens.
-    best_overlap_tokens: u32,
+    /// The most that any worker that could have been chosen need not compute, in tokens.
+    best_held_tokens: u32,
     /// Until when the last block of the overlap was predicted, where it was.
     predicted_until: Option<Time>,
+    /// The last block of what a lower tier has.
+    lower: Option<BlockHash>,
     /// Nothing was being prefilled on the worker that could have been what was predicted.
     settled: bool,
     /// The prompt's last block.
@@ -116,38 +118,36 @@ impl Router {
             return;
         }
         let block_size = self.config.block_size;
-        let predicted = decision.overlap_tokens;
+        let predicted = decision.held_tokens();
         let lost = predicted.saturating_sub(cached_tokens);
         let loss = self.cause(decision, lost);
         let truth = &mut self.truths[worker.slot.index()];
         truth.observe((i64::from(cached_tokens) - i64::from(predicted)) / i64::from(block_size));
         truth.lose(loss, lost);
-        truth.lose(Loss::ChosenForLoad, decision.assumed.best_overlap_tokens.saturating_sub(predicted));
+        truth.lose(Loss::ChosenForLoad, decision.assumed.best_held_tokens.saturating_sub(predicted));
+        if lost > 0 {
+            self.correct_lower(decision, lost);
+        }
         if lost > block_size && !self.following[worker.slot.index()].live {
             self.correct(decision, cached_tokens);
         }
     }
 
     /// What is assumed of the chosen worker, for [`Decision::assumed`].
-    pub(super) fn assume(
-        &self,
-        request: &RouteRequest<'_>,
-        slot: Slot,
-        overlap_tokens: u32,
-        now: Time,
-    ) -> Assumed {
-        let last = (overlap_tokens / self.config.block_size).checked_sub(1).map(|last| last as usize);
-        let last = last.and_then(|last| request.blocks.get(last));
+    pub(super) fn assume(&self, request: &RouteRequest<'_>, chosen: &Candidate, now: Time) -> Assumed {
+        let slot = chosen.slot;
+        let last = |tokens: u32| {
+            let last = (tokens / self.config.block_size).checked_sub(1)?;
+            request.blocks.get(last as usize).copied()
+        };
+        let held = |candidate: &Candidate| candidate.overlap_tokens + candidate.lower_tokens;
         Assumed {
             made: now,
             following: self.following[slot.index()],
-            best_overlap_tokens: self
-                .candidates
-                .iter()
-                .map(|each| each.overlap_tokens)
-                .max()
-                .unwrap_or_default(),
-            predicted_until: last.and_then(|block| self.index.predicted_until(slot, *block)),
+            best_held_tokens: self.candidates.iter().map(held).max().unwrap_or_default(),
+            predicted_until: last(chosen.overlap_tokens)
+                .and_then(|block| self.index.predicted_until(slot, block)),
+            lower: last(held(chosen)).filter(|_| chosen.lower_tokens > 0),
             settled: self.ledger.load(slot).is_none_or(|load| load.prefilling() == 0),
             last_block: request.blocks.last().copied(),
         }
@@ -159,9 +159,18 @@ impl Router {
         match () {
             () if !then.live => Loss::Evicted,
             () if !now.live || then.losses != now.losses => Loss::EventGap,
-            () if lost <= predicted => Loss::NeverStored,
+            () if lost <= decision.lower_tokens => Loss::Evicted,
+            () if lost <= decision.lower_tokens + predicted => Loss::NeverStored,
             () if then.evictions != now.evictions => Loss::Evicted,
             () => Loss::TokensDiffer,
+        }
+    }
+
+    /// Takes from a lower tier what was not brought back: not every connector says what it drops there.
+    fn correct_lower(&mut self, decision: &Decision, lost: u32) {
+        if let Some(block) = decision.assumed.lower {
+            let blocks = lost.min(decision.lower_tokens).div_ceil(self.config.block_size);
+            self.index.remove_lower(decision.worker.id.slot, block, blocks as usize);
         }
     }
 

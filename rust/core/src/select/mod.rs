@@ -18,6 +18,8 @@ pub struct Candidate {
     pub name_hash: u64,
     /// Leading tokens of the prompt that it holds and can use.
     pub overlap_tokens: u32,
+    /// The tokens after them that it can bring back from a lower tier.
+    pub lower_tokens: u32,
     /// Seconds until the prefill it already has is done.
     pub wait_seconds: f64,
     /// Uncached prompt tokens before their first token.

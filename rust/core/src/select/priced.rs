@@ -55,14 +55,19 @@ fn price(
     let all_full = candidates.iter().all(|candidate| candidate.full);
     let usable = || candidates.iter().enumerate().filter(|(_, candidate)| all_full || !candidate.full);
     let length = f64::from(question.prompt_tokens);
-    let longest = usable().map(|(_, candidate)| candidate.overlap_tokens).max().unwrap_or(0);
-    let least = (config.warm_share * length).max(f64::from(longest) - config.warm_slack * length);
+    // A token in a lower tier is worth the part of its prefill that it saves.
+    let worth = |candidate: &Candidate| {
+        let lower = f64::from(candidate.lower_tokens) * (1.0 - config.lower_tier_price);
+        f64::from(candidate.overlap_tokens) + lower
+    };
+    let longest = usable().map(|(_, candidate)| worth(candidate)).fold(0.0, f64::max);
+    let least = (config.warm_share * length).max(longest - config.warm_slack * length);
     usable()
         .map(|(place, candidate)| Priced {
             place,
             cost: cost::of(question, candidate, prices).total(),
             rank: stable::rank(question.prefix, candidate.name_hash),
-            warm: candidate.overlap_tokens > 0 && f64::from(candidate.overlap_tokens) >= least,
+            warm: worth(candidate) > 0.0 && worth(candidate) >= least,
         })
         .collect()
 }
