@@ -280,8 +280,8 @@ class Fleet:
         if self._follower is None:
             return
         size = state.options.block_size or state.facts.block_size
-        if size is not None and size % self._block_size:
-            # Its blocks are no whole number of ours: what its events say cannot be written down.
+        if size is not None and size % self._block_size and self._block_size % size:
+            # Neither size is a multiple of the other: what its events say cannot be written down.
             self._follower.forget(state.name)
             return
         ranks = await self._follower.learn(state.name, state.options)

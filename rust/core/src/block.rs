@@ -134,6 +134,11 @@ impl Chain {
         carry.extend_from_slice(&rest[rest.len() - rest.len() % stride..]);
     }
 
+    /// The chain so far, for [`BlockHasher::after`].
+    pub fn state(&self) -> BlockHash {
+        BlockHash(self.parent)
+    }
+
     /// [`Chain::push`] for a block that `key` tells apart as well, where there is one.
     pub fn push_with(&mut self, block: &[u8], key: Option<u64>) -> BlockHash {
         let hash = self.push(block);

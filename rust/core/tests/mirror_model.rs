@@ -244,18 +244,20 @@ struct Pair {
     losses: u64,
     /// The router's blocks in one of the engine's.
     parts: usize,
+    /// The engine's blocks in one of the router's.
+    pages: usize,
     now: Time,
 }
 
 impl Pair {
-    fn new(parts: usize) -> Pair {
-        let config = RouterConfig { block_size: (BLOCK / parts) as u32, ..RouterConfig::default() };
+    fn new(parts: usize, pages: usize) -> Pair {
+        let config = RouterConfig { block_size: (BLOCK * pages / parts) as u32, ..RouterConfig::default() };
         #[expect(clippy::disallowed_methods, reason = "an origin like any other: no time is told")]
         let router = SharedRouter::new(config, Instant::now()).unwrap();
         let spec = WorkerSpec { name: "w".to_owned(), kv_blocks: Some(1000), ..WorkerSpec::default() };
         let worker = router.lock().add_worker(spec).unwrap();
         let mirror = Mirror::new(router.clone(), worker, 3);
-        Pair { engine: Engine::default(), router, worker, mirror, losses: 0, parts, now: Time::ZERO }
+        Pair { engine: Engine::default(), router, worker, mirror, losses: 0, parts, pages, now: Time::ZERO }
     }
 
     fn arrive(&mut self, number: u64, payload: &[u8]) {
@@ -301,7 +303,7 @@ impl Pair {
             }
             Step::Route { path } => {
                 let blocks = self.blocks(path);
-                let tokens = (blocks.len() * BLOCK / self.parts + 1) as u32;
+                let tokens = (blocks.len() * BLOCK * self.pages / self.parts + 1) as u32;
                 let request =
                     RouteRequest { blocks: &blocks, prompt_tokens: tokens, ..RouteRequest::default() };
                 drop(self.router.route(&request, self.now, 0).unwrap());
@@ -347,7 +349,7 @@ impl Pair {
             self.router.lock().index().lookup(&self.blocks(&path), self.now, &mut overlaps);
             let (known, real) = (
                 overlaps.get(self.worker.slot()).confirmed as usize,
-                self.engine.overlap(&path) * self.parts,
+                self.engine.overlap(&path) * self.parts / self.pages,
             );
             if lost {
                 assert!(known <= real, "{path:?}: {known} confirmed, {real} held");
@@ -357,7 +359,9 @@ impl Pair {
             self.compare_lower(&path, lost);
         }
         let confirmed = self.router.lock().index().blocks(self.worker.slot()).0 as usize;
-        assert_eq!(confirmed, stats.blocks * self.parts, "blocks in the index and in the mirror");
+        if self.pages == 1 {
+            assert_eq!(confirmed, stats.blocks * self.parts, "blocks in the index and in the mirror");
+        }
         let told = self.mirror.confirmed();
         assert_eq!((told.next, told.live, told.blocks), (stats.next, true, confirmed as u64));
         let real = self.engine.held.keys().map(|path| EngineHash(name(path, self.engine.process)));
@@ -366,23 +370,33 @@ impl Pair {
             assert!(told.is_subset(&real));
         } else {
             assert_eq!(told, real);
+            assert_eq!(confirmed, self.whole(&self.engine.held));
+            assert_eq!(stats.blocks, self.engine.held.len());
         }
         self.router.lock().index().check().unwrap();
     }
 }
 
 impl Pair {
+    /// How many of the router's blocks are wholly held.
+    fn whole(&self, held: &BTreeMap<Path, u32>) -> usize {
+        let ends = held.keys().filter(|path| (path.len() - 1) % self.pages == 0);
+        let whole = |path: &&Path| (0..self.pages).all(|back| held.contains_key(&path[..path.len() - back]));
+        ends.filter(whole).count() * self.parts
+    }
+
     /// What is put away is known to be, block by block; after a loss, nothing that is not.
     fn compare_lower(&self, path: &[u8], lost: bool) {
         let blocks = self.blocks(path);
         let router = self.router.lock();
         for (index, block) in blocks.iter().enumerate() {
-            let real = self.engine.lower.contains_key(&path[..index / self.parts + 2]);
+            let first = index * self.pages / self.parts + 2;
+            let real = (first..first + self.pages).all(|end| self.engine.lower.contains_key(&path[..end]));
             let known = router.index().is_lower(self.worker.slot(), *block);
             assert!(known == real || (lost && !known), "{path:?} at {index}: {known}, and {real} in fact");
         }
         if !lost {
-            let blocks = self.engine.lower.len() * self.parts;
+            let blocks = self.whole(&self.engine.lower);
             assert_eq!(router.index().lower_blocks(self.worker.slot()), blocks as u64);
             assert_eq!(self.mirror.stats().lower_blocks, self.engine.lower.len());
         }
@@ -399,8 +413,8 @@ fn every_path() -> Vec<Path> {
         .collect()
 }
 
-fn play(steps: &[Step], parts: usize) -> MirrorStats {
-    let mut pair = Pair::new(parts);
+fn play(steps: &[Step], parts: usize, pages: usize) -> MirrorStats {
+    let mut pair = Pair::new(parts, pages);
     for step in steps {
         pair.step(step);
         // What was lost before a new beginning does not matter after it.
@@ -416,15 +430,18 @@ proptest! {
     #![proptest_config(ProptestConfig::with_cases(1500))]
 
     #[test]
-    fn the_index_is_what_the_engine_holds(steps in prop::collection::vec(step(), 1..60), parts in 1_usize..3) {
-        play(&steps, parts);
+    fn the_index_is_what_the_engine_holds(
+        steps in prop::collection::vec(step(), 1..60),
+        (parts, pages) in prop_oneof![Just((1, 1)), Just((2, 1)), Just((1, 2)), Just((1, 3))],
+    ) {
+        play(&steps, parts, pages);
     }
 }
 
 /// vLLM before 0.15 gives an adapter's number alone: its blocks are not the base model's.
 #[test]
 fn an_adapter_without_a_name_is_not_taken_for_the_base_model() {
-    let mut pair = Pair::new(1);
+    let mut pair = Pair::new(1, 1);
     let mut event = pair.engine.stored(&[0, 1, 1], 1);
     let lora_id = event.len() - 4;
     assert_eq!(event[lora_id - 1..], [BLOCK as u8, 0xc0, 0xc0, 0xc0, 0xc0]);
@@ -459,7 +476,7 @@ fn a_block_of_two_names_is_held_until_both_go() {
 
 #[test]
 fn an_engine_that_holds_more_than_it_has_is_not_believed() {
-    let mut pair = Pair::new(1);
+    let mut pair = Pair::new(1, 1);
     let spec = WorkerSpec { name: "w".to_owned(), kv_blocks: Some(100), ..WorkerSpec::default() };
     pair.router.lock().update_worker(spec).unwrap();
     for prompt in 0..1600_u32 {
@@ -478,7 +495,7 @@ fn the_model_meets_every_case() {
     let mut met = [0_u64; 9];
     for _ in 0..200 {
         let steps = prop::collection::vec(step(), 1..60).new_tree(&mut runner).unwrap().current();
-        let stats = play(&steps, 1);
+        let stats = play(&steps, 1, 1);
         let counts = [
             stats.gaps,
             stats.losses,

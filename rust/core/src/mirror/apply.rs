@@ -5,7 +5,7 @@ use std::iter::Peekable;
 use parking_lot::MutexGuard;
 
 use super::Mirror;
-use super::held::Held;
+use super::pages::Pages;
 use crate::block::{BlockHash, BlockHasher, Chain, Namespace};
 use crate::event::{EngineHash, Event, Removed, Stored, Tier};
 use crate::time::Time;
@@ -14,6 +14,8 @@ use crate::time::Time;
 pub(super) const BLOCKS_AT_ONCE: usize = 8;
 /// Blocks of an engine that has not told how many it has. More than this are a fault of its events.
 const MAX_BLOCKS: usize = 1 << 24;
+/// Blocks in lower tiers. Not every connector says what it drops: past this, all of them are forgotten.
+const MAX_LOWER: usize = 1 << 22;
 
 /// A block of an event in both names.
 type Named = (EngineHash, BlockHash);
@@ -21,13 +23,24 @@ type Named = (EngineHash, BlockHash);
 impl Mirror {
     pub(super) fn apply_event(&mut self, event: &Event<'_>, now: Time) {
         match event {
-            Event::Stored(stored) if stored.tier == Tier::Lower => self.stored_lower(stored, now),
-            Event::Stored(stored) => self.stored(stored, now),
+            Event::Stored(stored) => {
+                if !self.follows(stored) {
+                    self.stats.ignored_blocks += stored.hashes.len() as u64;
+                } else if let Some(mut pages) = self.pages.take() {
+                    self.stored_pages(&mut pages, stored, now);
+                    self.pages = Some(pages);
+                } else if stored.tier == Tier::Lower {
+                    self.stored_lower(stored, now);
+                } else {
+                    self.stored(stored, now);
+                }
+                self.check_size();
+            }
             Event::Removed(removed) => self.removed(removed),
             Event::Cleared => {
                 self.stats.cleared += 1;
                 self.in_doubt = false;
-                self.tiers.iter_mut().for_each(Held::clear);
+                self.forget_names();
                 self.clear_router();
             }
         }
@@ -35,10 +48,6 @@ impl Mirror {
 
     fn stored(&mut self, event: &Stored<'_>, now: Time) {
         let hasher = *self.router.hasher();
-        if !self.follows(event) {
-            self.stats.ignored_blocks += event.hashes.len() as u64;
-            return;
-        }
         let held = &self.tiers[Tier::Device as usize];
         let parent = match event.parent {
             None => None,
@@ -49,25 +58,31 @@ impl Mirror {
         };
         let hashes = hash_blocks(event, parent, &hasher);
         let parts = self.parts();
-        let held = &self.tiers[Tier::Device as usize];
         let ends = hashes.iter().copied().skip(parts - 1).step_by(parts);
         let run: Vec<Named> = event.hashes.iter().copied().zip(ends).collect();
         self.stats.stored_blocks += run.len() as u64;
-        let repeated = repeated(event, &run, held, self.in_doubt);
+        let known = |index: usize| {
+            let (name, block): Named = run[index];
+            held.find(name) == Some(block)
+        };
+        let repeated = repeated(event, self.in_doubt, known);
         self.confirm(parent, &run, hashes, repeated, now);
-        self.check_size();
     }
 
     /// Whether the event speaks of blocks that the index can hold.
     fn follows(&mut self, event: &Stored<'_>) -> bool {
-        if event.remote || event.full_attention == Some(false) || event.is_nameless() || !self.fits(event) {
+        if event.remote || event.full_attention == Some(false) || event.is_nameless() {
             return false;
         }
-        *self.group.get_or_insert(event.group.unwrap_or_default()) == event.group.unwrap_or_default()
+        let group = event.group.unwrap_or_default();
+        if event.tier == Tier::Lower && event.tokens.is_empty() {
+            return self.group.is_none_or(|known| known == group);
+        }
+        self.fits(event) && *self.group.get_or_insert(group) == group
     }
 
-    /// Whether the event's blocks are a whole number of the router's, and have their tokens.
-    pub(super) fn fits(&mut self, event: &Stored<'_>) -> bool {
+    /// Whether the event's blocks are a whole number of the router's, or the other way round, and have their tokens.
+    fn fits(&mut self, event: &Stored<'_>) -> bool {
         let block_size = event.block_size as usize;
         if event.hashes.is_empty()
             || block_size == 0
@@ -76,13 +91,23 @@ impl Mirror {
             return false;
         }
         let own_size = self.router.hasher().block_size();
-        let parts = block_size / own_size;
-        if parts * own_size != block_size || parts == 0 || *self.parts.get_or_insert(parts) != parts {
+        let fits = match (own_size.checked_rem(block_size), block_size.checked_rem(own_size)) {
+            (_, Some(0)) => {
+                let parts = block_size / own_size;
+                self.pages.is_none() && *self.parts.get_or_insert(parts) == parts
+            }
+            (Some(0), _) if self.parts.is_none() => {
+                let (parts, seed) = ((own_size / block_size) as u16, self.seed);
+                let pages = self.pages.get_or_insert_with(|| Box::new(Pages::new(block_size, parts, seed)));
+                pages.page_bytes() == block_size * 4
+            }
+            _ => false,
+        };
+        if !fits {
             self.stats.odd_blocks += event.hashes.len() as u64;
             self.stats.odd_block_size = event.block_size;
-            return false;
         }
-        true
+        fits
     }
 
     fn confirm(
@@ -130,6 +155,11 @@ impl Mirror {
             self.stats.ignored_blocks += event.hashes.len() as u64;
             return;
         }
+        if let Some(mut pages) = self.pages.take() {
+            self.removed_pages(&mut pages, event);
+            self.pages = Some(pages);
+            return;
+        }
         let parts = self.parts();
         let held = &mut self.tiers[event.tier as usize];
         for &name in &event.hashes {
@@ -156,16 +186,20 @@ impl Mirror {
         self.clears = router.clears(self.worker).unwrap_or_default();
     }
 
-    /// An engine that holds more blocks than it has loses events: everything is a guess.
+    /// An engine that holds more blocks than it has loses events: everything is a guess. Of lower tiers it is less
+    /// clear what they have.
     fn check_size(&mut self) {
-        let held = self.tiers[0].len();
-        let known = if held > 1024 { self.router.lock_last().known_kv_blocks(self.worker) } else { None };
-        let limit = known.map_or(MAX_BLOCKS, |blocks| blocks as usize * 2 + 1024);
-        if held > limit {
+        let parts = self.pages.as_ref().map_or(1, |pages| pages.parts());
+        let [blocks, lower] = [Tier::Device, Tier::Lower].map(|tier| self.held(tier));
+        let known = if blocks > 1024 { self.router.lock_last().known_kv_blocks(self.worker) } else { None };
+        let limit = known.map_or(MAX_BLOCKS, |blocks| (blocks as usize * 2 + 1024) * parts);
+        if blocks > limit {
             self.stats.losses += 1;
             self.in_doubt = true;
-            self.tiers.iter_mut().for_each(Held::clear);
+            self.forget_names();
             self.clear_router();
+        } else if lower > MAX_LOWER * parts {
+            self.forget_lower();
         }
     }
 }
@@ -176,13 +210,16 @@ impl Mirror {
 /// what comes first: an engine that holds a prompt's first block hits it, and does not store it again. A prompt of
 /// one block is the exception, as its last token is always computed. After a loss the engine may hold what is not
 /// known here, and every known block is taken for an announcement: rather a copy too few than one too many.
-fn repeated(event: &Stored<'_>, run: &[Named], held: &Held, in_doubt: bool) -> usize {
-    if event.parent.is_some() || run.len() == 1 {
+///
+/// `known` says whether the block at an index is held by the same name.
+pub(super) fn repeated(event: &Stored<'_>, in_doubt: bool, known: impl Fn(usize) -> bool) -> usize {
+    let blocks = event.hashes.len();
+    if event.parent.is_some() || blocks == 1 {
         0
     } else if in_doubt {
-        run.len()
+        blocks
     } else {
-        run.iter().take_while(|(name, block)| held.find(*name) == Some(*block)).count()
+        (0..blocks).take_while(|index| known(*index)).count()
     }
 }
 

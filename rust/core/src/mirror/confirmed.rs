@@ -24,7 +24,7 @@ impl Mirror {
     /// them: made for a look at a worker, not for a request's way.
     ///
     /// Where the index is right, there are as many names as blocks (a name covers several of the router's blocks where
-    /// the engine's are larger), and the engine has the same.
+    /// the engine's are larger, or a part of one where they are smaller), and the engine has the same.
     pub fn confirmed(&self) -> Confirmed {
         let held: Vec<_> = self.tiers[Tier::Device as usize].iter().collect();
         let mut names = Vec::with_capacity(held.len());
@@ -34,6 +34,8 @@ impl Mirror {
                 part.iter().filter(|(_, block)| router.is_confirmed(self.worker, Tier::Device, *block));
             names.extend(confirmed.map(|(name, _)| *name));
         }
+        // A page is no block of the index: its block may lack another one.
+        names.extend(self.pages.iter().flat_map(|pages| pages.held_on_device()));
         let blocks = self.router.lock().index().blocks(self.worker.slot).0;
         Confirmed { next: self.order.next(), live: self.status() == Status::Live, blocks, names }
     }

@@ -5,14 +5,13 @@
 
 use std::ops::Range;
 
+use parking_lot::MutexGuard;
+
 use super::Mirror;
 use super::apply::{BLOCKS_AT_ONCE, follow, root};
 use crate::block::{BlockHash, Chain};
 use crate::event::{EngineHash, Stored, Tier};
 use crate::time::Time;
-
-/// Blocks in lower tiers of one worker. Not every connector says what it drops: past this, all are forgotten.
-const MAX_LOWER: usize = 1 << 22;
 
 /// A block that can be placed.
 struct Put {
@@ -27,25 +26,19 @@ struct Put {
 impl Mirror {
     pub(super) fn stored_lower(&mut self, event: &Stored<'_>, now: Time) {
         let blocks = event.hashes.len() as u64;
-        let other = self.group.is_some_and(|group| group != event.group.unwrap_or_default());
-        if event.remote || other || event.full_attention == Some(false) || event.is_nameless() {
-            self.stats.ignored_blocks += blocks;
-            return;
-        }
-        if !event.tokens.is_empty() && !self.fits(event) {
-            self.stats.ignored_blocks += blocks;
-            return;
-        }
         let mut hashes = Vec::new();
         let puts = self.place(event, &mut hashes);
         self.stats.orphan_blocks += blocks - puts.len() as u64;
         for puts in puts.chunks(BLOCKS_AT_ONCE) {
             self.put_away(puts, &hashes, now);
         }
-        if self.tiers[Tier::Lower as usize].len() > MAX_LOWER {
-            self.tiers[Tier::Lower as usize].clear();
-            self.router.lock_last().clear_lower(self.worker);
-        }
+    }
+
+    pub(super) fn forget_lower(&mut self) {
+        self.tiers[Tier::Lower as usize].clear();
+        self.pages.iter_mut().for_each(|pages| pages.clear_lower());
+        self.twins.retain(|(tier, _), _| *tier == Tier::Device);
+        self.router.lock_last().clear_lower(self.worker);
     }
 
     /// Finds the event's blocks: by name, or by their tokens where those before them are found.
@@ -103,6 +96,7 @@ impl Mirror {
                 router.evict(worker, Tier::Lower, gone, parts);
             }
         }
+        MutexGuard::unlock_fair(router);
     }
 
     /// The block that the worker's engine calls `name`, wherever it lies.

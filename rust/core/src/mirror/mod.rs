@@ -9,6 +9,8 @@ mod confirmed;
 mod held;
 mod lower;
 mod order;
+mod paged;
+mod pages;
 mod pending;
 mod stats;
 mod table;
@@ -16,12 +18,14 @@ mod table;
 pub use confirmed::Confirmed;
 pub use stats::MirrorStats;
 
-use crate::event::{self, Batch};
+use crate::event::{self, Batch, Tier};
 use crate::ids::WorkerId;
 use crate::router::SharedRouter;
 use crate::time::Time;
 use held::Held;
 use order::{Order, Verdict};
+use paged::Twins;
+use pages::Pages;
 use pending::Pending;
 
 /// Bytes of batches that wait while older ones are asked for.
@@ -56,6 +60,10 @@ pub struct Mirror {
     group: Option<u32>,
     /// How many of the router's blocks make one of the engine's.
     parts: Option<usize>,
+    /// What the engine holds, where its blocks are smaller than the router's.
+    pages: Option<Box<Pages>>,
+    twins: Twins,
+    seed: u64,
     /// Events were lost since the worker was known to hold nothing.
     in_doubt: bool,
     /// What the router was told last: whether events are applied as they come.
@@ -92,6 +100,9 @@ impl Mirror {
             replay: None,
             group: None,
             parts: None,
+            pages: None,
+            twins: Twins::new(),
+            seed,
             in_doubt: false,
             live: false,
             clears,
@@ -180,13 +191,19 @@ impl Mirror {
 
     /// Counters since the start, and what is held.
     pub fn stats(&self) -> MirrorStats {
+        let pages = self.pages.as_ref().map_or(0, |pages| pages.bytes());
         MirrorStats {
-            blocks: self.tiers[0].len(),
-            lower_blocks: self.tiers[1].len(),
-            bytes: self.tiers.iter().map(Held::bytes).sum(),
+            blocks: self.held(Tier::Device),
+            lower_blocks: self.held(Tier::Lower),
+            bytes: self.tiers.iter().map(Held::bytes).sum::<usize>() + pages,
             next: self.order.next(),
             ..self.stats
         }
+    }
+
+    /// The engine's blocks that are held in a tier, copies aside.
+    fn held(&self, tier: Tier) -> usize {
+        self.tiers[tier as usize].len() + self.pages.as_ref().map_or(0, |pages| pages.held(tier))
     }
 
     /// What is wanted now.
@@ -223,12 +240,19 @@ impl Mirror {
     }
 
     fn forget(&mut self) {
-        self.tiers.iter_mut().for_each(Held::clear);
+        self.forget_names();
         self.order = Order::default();
         self.replay = None;
         self.group = None;
         self.parts = None;
         self.in_doubt = false;
+    }
+
+    /// Forgets what the engine's names of blocks stand for.
+    fn forget_names(&mut self) {
+        self.tiers.iter_mut().for_each(Held::clear);
+        self.pages = None;
+        self.twins = Twins::new();
     }
 
     fn receive(&mut self, number: u64, payload: &[u8], now: Time) {
@@ -298,7 +322,7 @@ impl Mirror {
         self.stats.lost_batches += batches;
         self.stats.losses += 1;
         self.in_doubt = true;
-        self.tiers.iter_mut().for_each(Held::clear);
+        self.forget_names();
         self.router.lock().doubt(self.worker, now);
     }
 
