@@ -95,7 +95,10 @@ class _Inbox:
 
 
 class Events:
-    """Follows the events of workers until it is closed. Safe to call from any thread."""
+    """Follows the events of workers until it is closed. Safe to call from any thread.
+
+    Its own thread starts with the first worker: a fleet that publishes nothing needs none.
+    """
 
     def __init__(self, replay_timeout_s: float) -> None:
         """Take how long a replay may stand still."""
@@ -113,11 +116,14 @@ class Events:
         self._wake_lock = threading.Lock()
         self._poller.register(self._woken, zmq.POLLIN)
         self._running = True
-        self._thread = threading.Thread(target=self._run, name="kv-events", daemon=True)
-        self._thread.start()
+        self._thread: threading.Thread | None = None
 
     def add(self, name: str, source: Source, mirror: MirrorPort) -> None:
         """Follow a worker's events; one that is followed already is followed anew."""
+        with self._wake_lock:
+            if self._thread is None:
+                self._thread = threading.Thread(target=self._run, name="kv-events", daemon=True)
+                self._thread.start()
         self._call(lambda: self._add(_Feed(name, source, mirror)))
 
     def remove(self, name: str) -> None:
@@ -168,15 +174,19 @@ class Events:
 
     def close(self) -> None:
         """Close the sockets and end the thread."""
-        if self._thread.is_alive():
-            self._call(self._stop)
+        if self._thread is not None:
+            if self._thread.is_alive():
+                self._call(self._stop)
             self._thread.join()
+        self._woken.close(linger=0)
         self._wake.close(linger=0)
         self._context.term()
 
     def _call(self, act: Callable[[], None]) -> None:
-        self._calls.put(act)
         with self._wake_lock:
+            if self._thread is None:
+                return
+            self._calls.put(act)
             self._wake.send(b"")
 
     def _stop(self) -> None:
@@ -189,7 +199,6 @@ class Events:
             self._guard(self._expire)
         for name in list(self._feeds):
             self._remove(name)
-        self._woken.close(linger=0)
 
     def _guard(self, act: Callable[[], None]) -> None:
         try:

@@ -3,7 +3,7 @@
 use std::collections::HashMap;
 use std::time::Duration;
 
-use crate::block::BlockHash;
+use crate::block::{BlockHash, Units};
 use crate::ids::{Slot, WorkerId};
 use crate::load::active::{ActiveBlocks, Used};
 use crate::load::observed::{Latest, Observed};
@@ -56,6 +56,8 @@ pub struct Booking<'a> {
     pub prompt_tokens: u32,
     /// The prompt's blocks.
     pub blocks: &'a [BlockHash],
+    /// What they were cut from.
+    pub units: Units,
     /// Blocks that the reply is expected to fill.
     pub output_blocks: u64,
     /// The prefix of which this request makes a new copy, if it makes one.
@@ -73,6 +75,10 @@ pub struct Ended {
     pub output_tokens: u32,
     /// The prompt's last full block.
     pub last_block: Option<BlockHash>,
+    /// What that was cut from.
+    pub units: Units,
+    /// Tokens of its prompt that were not held when it was sent.
+    pub uncached_tokens: u64,
 }
 
 /// The load of one worker, as sums over its open reservations.
@@ -173,6 +179,8 @@ struct Entry {
     context_tokens: u64,
     output_tokens: u32,
     last_block: Option<BlockHash>,
+    units: Units,
+    uncached_tokens: u64,
     used: Used,
 }
 
@@ -270,6 +278,8 @@ impl Ledger {
             context_tokens,
             output_tokens: 0,
             last_block: booking.blocks.last().copied(),
+            units: booking.units,
+            uncached_tokens: prefill.uncached_tokens,
             used,
         })
     }
@@ -330,8 +340,8 @@ impl Ledger {
                 _ => {}
             }
         }
-        let Entry { worker, context_tokens, output_tokens, last_block, .. } = entry;
-        Some(Ended { worker, context_tokens, output_tokens, last_block })
+        let Entry { worker, context_tokens, output_tokens, last_block, units, uncached_tokens, .. } = entry;
+        Some(Ended { worker, context_tokens, output_tokens, last_block, units, uncached_tokens })
     }
 
     fn release_prefill(&mut self, worker: WorkerId, prefill: &Prefill) {
@@ -387,6 +397,7 @@ mod tests {
             uncached_tokens: uncached,
             prompt_tokens: prompt,
             blocks: &[],
+            units: Units::Tokens,
             output_blocks: 3,
             copy_of: (uncached > 50).then_some(u64::from(prompt % 3)),
         }

@@ -3,7 +3,8 @@
 use std::time::Duration;
 
 use super::Router;
-use crate::block::BlockHash;
+use super::truth::Following;
+use crate::block::{BlockHash, Units};
 use crate::event::Tier;
 use crate::ids::{Slot, WorkerId};
 use crate::load::ledger::Ended;
@@ -112,11 +113,14 @@ impl Router {
 
     /// A request has ended: its blocks are the ones used last, and its reply has filled some more.
     ///
-    /// This is how an engine orders what it may evict. Events say it better.
+    /// This is how an engine orders what it may evict. Events say it better, of what they name: a prompt that was
+    /// matched as text is in the engine's cache under tokens that are not known here.
     pub(super) fn free(&mut self, ended: &Ended) {
         let (slot, now) = (ended.worker.slot, self.now);
         let Some(block) = ended.last_block.filter(|_| self.present(ended.worker).is_ok()) else { return };
-        if self.following[slot.index()].live {
+        let Following { live, inexact, .. } = self.following[slot.index()];
+        let named = live && ended.units == Units::Tokens;
+        if named && !inexact {
             return;
         }
         let expires = now.after(Duration::from_millis(self.config.prediction_lifetime_ms));
@@ -125,9 +129,12 @@ impl Router {
         // The last token of a reply is never computed, and has no place in the cache.
         let computed = prompt_tokens + u64::from(ended.output_tokens).saturating_sub(1);
         let filled = computed / block_size - prompt_tokens / block_size;
+        // What events have named takes room among the predictions that they do not name.
+        let confirmed = named && self.index.is_confirmed(slot, block);
+        let taken = if confirmed { filled + ended.uncached_tokens / block_size } else { filled };
         // The reply's blocks were made while the prompt's were in use.
         self.index.refresh(slot, block, now, expires);
-        self.index.occupy(slot, u32::try_from(filled).unwrap_or(u32::MAX), expires);
+        self.index.occupy(slot, u32::try_from(taken).unwrap_or(u32::MAX), expires);
     }
 
     /// Forgets everything that the worker in `slot` holds.
@@ -137,6 +144,9 @@ impl Router {
         }
         self.clears[slot.index()] = self.clears[slot.index()].wrapping_add(1);
         self.index.clear_worker(slot);
+        if let Some(following) = self.following.get_mut(slot.index()) {
+            following.inexact = false;
+        }
     }
 
     pub(super) fn present(&self, worker: WorkerId) -> Result<(), Gone> {

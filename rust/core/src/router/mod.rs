@@ -332,6 +332,7 @@ impl Router {
             uncached_tokens: request.prompt_tokens - decision.held_tokens(),
             prompt_tokens: request.prompt_tokens,
             blocks: request.blocks,
+            units: request.units,
             output_blocks: output as u64 / u64::from(self.config.block_size),
             copy_of: (copies && !request.blocks.is_empty()).then(|| candidates::prefix_key(request)),
         };
@@ -339,6 +340,7 @@ impl Router {
         if !request.blocks.is_empty() {
             let lifetime = Duration::from_millis(self.config.prediction_lifetime_ms);
             self.index.predict(slot, request.blocks, now, now.after(lifetime));
+            self.following[slot.index()].inexact |= request.units == Units::Bytes;
         }
         self.index.expire(now, EXPIRE_NODES);
         Ok((decision, reservation))

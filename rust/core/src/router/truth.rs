@@ -3,7 +3,7 @@
 use std::time::Duration;
 
 use super::{Decision, RouteRequest, Router};
-use crate::block::BlockHash;
+use crate::block::{BlockHash, Units};
 use crate::select::Candidate;
 use crate::time::Time;
 
@@ -58,6 +58,8 @@ pub(crate) struct Following {
     pub(crate) losses: u32,
     /// How many blocks they said were evicted.
     pub(crate) evictions: u64,
+    /// Prompts were sent there that no event names: they were matched as text.
+    pub(crate) inexact: bool,
 }
 
 /// What a decision assumed, for the report that comes at its end.
@@ -75,6 +77,8 @@ pub(crate) struct Assumed {
     settled: bool,
     /// The prompt's last block.
     last_block: Option<BlockHash>,
+    /// Events name its blocks.
+    named: bool,
 }
 
 /// Reports of one worker against what was predicted.
@@ -110,7 +114,7 @@ impl Truth {
 impl Router {
     /// The worker says how many prompt tokens it had cached for a decision.
     ///
-    /// Where it sends no events, what it had less than predicted is taken from what is predicted for it.
+    /// Where no event names the prompt, what it had less than predicted is taken from what is predicted for it.
     pub fn cached_tokens(&mut self, decision: &Decision, cached_tokens: u32) {
         self.stats.cached(decision, cached_tokens);
         let worker = decision.worker.id;
@@ -128,7 +132,8 @@ impl Router {
         if lost > 0 {
             self.correct_lower(decision, lost);
         }
-        if lost > block_size && !self.following[worker.slot.index()].live {
+        let named = decision.assumed.named && self.following[worker.slot.index()].live;
+        if lost > block_size && !named {
             self.correct(decision, cached_tokens);
         }
     }
@@ -150,6 +155,7 @@ impl Router {
             lower: last(held(chosen)).filter(|_| chosen.lower_tokens > 0),
             settled: self.ledger.load(slot).is_none_or(|load| load.prefilling() == 0),
             last_block: request.blocks.last().copied(),
+            named: request.units == Units::Tokens,
         }
     }
 
@@ -157,7 +163,7 @@ impl Router {
         let (then, now) = (decision.assumed.following, self.following[decision.worker.id.slot.index()]);
         let predicted = decision.overlap_tokens - decision.confirmed_tokens;
         match () {
-            () if !then.live => Loss::Evicted,
+            () if !then.live || !decision.assumed.named => Loss::Evicted,
             () if !now.live || then.losses != now.losses => Loss::EventGap,
             () if lost <= decision.lower_tokens => Loss::Evicted,
             () if lost <= decision.lower_tokens + predicted => Loss::NeverStored,
