@@ -167,6 +167,25 @@ class Router:
             UnknownWorker: for a name that the fleet does not have.
         """
 
+    def wants_hits(self, name: str) -> bool:
+        """Say whether the worker's counters should be read, for `observe_hits`.
+
+        They should where it sends no events and its last replies did not say what it had cached.
+
+        Raises:
+            UnknownWorker: for a name that the fleet does not have.
+        """
+
+    def observe_hits(self, name: str, queries: int, hits: int) -> None:
+        """Take a worker's own counts of tokens that were looked up in its prefix cache and found there.
+
+        Where far fewer were found than expected, what was used before the last call is taken to be gone, and
+        at the second time in a row everything.
+
+        Raises:
+            UnknownWorker: for a name that the fleet does not have.
+        """
+
     def worker_activity(self, name: str) -> tuple[int, int, float]:
         """Give a worker's active requests, the signs of life of them so far, and its seconds of waiting.
 
@@ -270,9 +289,9 @@ class Router:
         """Counters since the start and the state of the moment.
 
         Keys: `decisions` (by reason), `prompt_tokens`, `overlap_tokens`, `lower_tokens`, refusals
-        (`unknown_model`, `prompt_too_long`, `no_eligible_worker`, `saturated`), ends (`finished`, `failed`, `cancelled`,
-        `abandoned`), what workers reported (`reported`, `reported_prompt_tokens`, `reported_cached_tokens`,
-        `reported_overlap_tokens`), `open` reservations, `index` and `workers`.
+        (`unknown_model`, `prompt_too_long`, `no_eligible_worker`, `saturated`), ends (`finished`, `failed`,
+        `cancelled`, `abandoned`), what workers reported (`reported`, `reported_prompt_tokens`,
+        `reported_cached_tokens`, `reported_overlap_tokens`), `open` reservations, `index` and `workers`.
         """
 
 @final
@@ -306,7 +325,7 @@ class Lease:
 
     @property
     def lower_tokens(self) -> int:
-        """The tokens after them that the worker can bring back from a lower tier: its host's memory, a disk."""
+        """The tokens after them that the worker can bring back from its host's memory or a disk."""
 
     @property
     def prompt_tokens(self) -> int:

@@ -225,7 +225,7 @@ ROUTER = (
     ),
     _counter(
         "reported_overlap_tokens",
-        "The overlap that was expected of them, lower tiers included: over the cached tokens, how true the index is.",
+        "The overlap that was expected of them, with lower tiers: over the cached tokens, how true it was.",
         _router("reported_overlap_tokens"),
     ),
     _gauge("index_bytes", "Memory of the prefix index.", _index("bytes")),

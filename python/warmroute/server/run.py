@@ -22,6 +22,7 @@ from warmroute.fleet import (
     Events,
     Fleet,
     Follower,
+    Hits,
     Operator,
     Reconciler,
     Scraper,
@@ -93,6 +94,7 @@ async def _serve(config: Config) -> None:
         )
         watching = [
             asyncio.create_task(server.checks.watch()),
+            asyncio.create_task(Hits(router, client, fleet.states).watch()),
             asyncio.create_task(Truth(lambda: router.stats()["workers"], follower.stats).watch()),
         ]
         port = server.proxy.start()

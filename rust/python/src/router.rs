@@ -206,6 +206,16 @@ impl PyRouter {
         self.change(py, |router| router.observe_worker(name, others, kv_usage, now, valid))
     }
 
+    fn wants_hits(&self, py: Python<'_>, name: &str) -> PyResult<bool> {
+        let wants = py.detach(|| self.router.lock().wants_hits(name));
+        wants.map_err(|error| errors::fleet(py, &error))
+    }
+
+    fn observe_hits(&self, py: Python<'_>, name: &str, queries: u64, hits: u64) -> PyResult<()> {
+        let now = self.router.time(Instant::now());
+        self.change(py, |router| router.observe_hits(name, queries, hits, now))
+    }
+
     /// What moves while a worker's requests run: active requests, signs of life so far, seconds of waiting.
     fn worker_activity(&self, py: Python<'_>, name: &str) -> PyResult<(u32, u64, f64)> {
         let activity = py.detach(|| {

@@ -166,6 +166,22 @@ def test_what_was_published_before_is_asked_for(events: Events, worker: Worker, 
     assert events.confirmed("another") is None
 
 
+def test_no_thread_runs_before_there_is_a_worker(worker: Worker) -> None:
+    def threads() -> int:
+        return [thread.name for thread in threading.enumerate()].count("kv-events")
+
+    before = threads()
+    idle = Events(1.0)
+    idle.remove("nobody")
+    assert threads() == before
+    idle.close()
+    started = Events(1.0)
+    started.add("w", Source(worker.endpoint), Noted())
+    assert threads() == before + 1
+    started.close()
+    assert threads() == before
+
+
 def test_a_gap_is_asked_for_once(events: Events, worker: Worker) -> None:
     mirror = Noted()
     follow(events, worker, mirror)

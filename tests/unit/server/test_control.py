@@ -56,7 +56,8 @@ class FakePrompter:
 
 
 def explanation() -> Any:
-    cost = SimpleNamespace(wait=0.5, transfer=0.0, prefill=float("inf"), delay=0.0, decode=0.1, total=float("inf"))
+    prices = {"wait": 0.5, "transfer": 0.0, "prefill": float("inf"), "delay": 0.0, "decode": 0.1}
+    cost = SimpleNamespace(**prices, total=float("inf"))
     candidate = SimpleNamespace(
         worker="w1",
         state="down",

@@ -3,6 +3,7 @@
 mod candidates;
 mod events;
 mod explain;
+mod hits;
 mod shared;
 mod stats;
 mod truth;
@@ -29,6 +30,7 @@ use crate::load::outputs::OutputMeans;
 use crate::prefix::{Overlaps, PrefixIndex};
 use crate::select::{self, Candidate, Reason, cost};
 use crate::time::Time;
+use hits::Hits;
 use truth::{Assumed, Following};
 
 /// Index nodes that each decision looks at for predictions that ran out: the sweep keeps up with what decisions
@@ -96,6 +98,8 @@ pub struct Router {
     clears: Vec<u32>,
     /// By slot.
     following: Vec<Following>,
+    /// By slot.
+    hits: Vec<Hits>,
     /// Every name that a worker serves, and whether it is an adapter's.
     served: HashMap<String, bool>,
     truths: Vec<Truth>,
@@ -122,6 +126,7 @@ impl Router {
             index: PrefixIndex::new(usize::try_from(config.index_bytes).unwrap_or(usize::MAX)),
             clears: Vec::new(),
             following: Vec::new(),
+            hits: Vec::new(),
             served: HashMap::new(),
             truths: Vec::new(),
             ledger: Ledger::default(),
@@ -174,6 +179,8 @@ impl Router {
         self.following.resize(self.following.len().max(slots), Following::default());
         self.truths.resize(self.truths.len().max(slots), Truth::default());
         self.following[slots - 1] = Following::default();
+        self.hits.resize(self.hits.len().max(slots), Hits::default());
+        self.hits[slots - 1] = Hits::default();
         self.truths[slots - 1] = Truth::default();
         Ok(worker.id)
     }
@@ -363,6 +370,9 @@ impl Router {
             && outcome == Outcome::Finished
         {
             self.free(&ended);
+            if self.present(ended.worker).is_ok() {
+                self.hits[ended.worker.slot.index()].finished(&ended);
+            }
             if ended.output_tokens > 0 {
                 self.outputs.observe(tenant, ended.output_tokens);
             }

@@ -106,6 +106,14 @@ impl Truth {
         self.too_low = if error_blocks < -1 { self.too_low.saturating_add(1) } else { 0 };
     }
 
+    /// The worker's counters say that `tokens` were lost, which no reply told; again and again where it is `suspect`.
+    pub(super) fn unseen(&mut self, loss: Loss, tokens: u32, suspect: bool) {
+        self.lose(loss, tokens);
+        if suspect {
+            self.too_low = self.too_low.max(SUSPECT_AFTER);
+        }
+    }
+
     fn lose(&mut self, loss: Loss, tokens: u32) {
         self.lost_tokens[loss as usize] += u64::from(tokens);
     }
@@ -121,6 +129,7 @@ impl Router {
         if self.present(worker).is_err() {
             return;
         }
+        self.hits[worker.slot.index()].told();
         let block_size = self.config.block_size;
         let predicted = decision.held_tokens();
         let lost = predicted.saturating_sub(cached_tokens);
