@@ -88,7 +88,7 @@ class WorkerClient:
         await self._ask("POST", worker, "/v1/completions", json.dumps(body).encode())
 
     async def hits(self, worker: WorkerOptions) -> tuple[int, int] | None:
-        """Read how many tokens the worker has looked up in its prefix cache and found, where it counts them."""
+        """Read the tokens looked up in the worker's prefix cache and those found, where it counts them."""
         return read_hits(await self._get(worker, "/metrics"), worker.dp_rank)
 
     async def event_sources(self, worker: WorkerOptions) -> dict[int, Source]:
