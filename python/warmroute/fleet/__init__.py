@@ -6,7 +6,6 @@ from warmroute.fleet.events import Events
 from warmroute.fleet.facts import Facts, Model
 from warmroute.fleet.fleet import Fleet
 from warmroute.fleet.follow import Follower
-from warmroute.fleet.hits import Hits
 from warmroute.fleet.operator import Operator, WorkerEntry, entry_of
 from warmroute.fleet.ports import RouterPort
 from warmroute.fleet.scrape import Scraper
@@ -20,7 +19,6 @@ __all__ = [
     "Facts",
     "Fleet",
     "Follower",
-    "Hits",
     "Model",
     "Operator",
     "Reconciler",

@@ -12,15 +12,7 @@ import aiohttp
 from warmroute.config import WorkerOptions
 from warmroute.errors import WorkerError, WorkerReply, WorkerTimeout, WorkerUnreachable
 from warmroute.fleet.events import Source
-from warmroute.fleet.facts import (
-    Facts,
-    Tokens,
-    read_hits,
-    read_metrics,
-    read_models,
-    read_tokens,
-    read_version,
-)
+from warmroute.fleet.facts import Facts, Tokens, read_metrics, read_models, read_tokens, read_version
 from warmroute.fleet.sources import read_sources
 from warmroute.logs import get
 
@@ -86,10 +78,6 @@ class WorkerClient:
         """Have one token computed; raise `WorkerError` where that cannot be had."""
         body = {"model": model, "prompt": "a", "max_tokens": 1}
         await self._ask("POST", worker, "/v1/completions", json.dumps(body).encode())
-
-    async def hits(self, worker: WorkerOptions) -> tuple[int, int] | None:
-        """Read the tokens looked up in the worker's prefix cache and those found, where it counts them."""
-        return read_hits(await self._get(worker, "/metrics"), worker.dp_rank)
 
     async def event_sources(self, worker: WorkerOptions) -> dict[int, Source]:
         """Ask where the worker's KV events are; a worker that knows no such path has none."""

@@ -11,7 +11,6 @@ NAME_LIMIT = 256
 
 _CACHE_CONFIG = re.compile(r"^vllm:cache_config_info\{(.*)\} ", re.MULTILINE)
 _START_TIME = re.compile(r"^process_start_time_seconds(?:\{.*\})? (\S+)", re.MULTILINE)
-_HITS = re.compile(r"^vllm:prefix_cache_(queries|hits)_total\{(.*)\} (\S+)", re.MULTILINE)
 _LABEL = re.compile(r'(\w+)="((?:[^"\\]|\\.)*)"')
 
 
@@ -121,16 +120,6 @@ def read_metrics(text: str, models: tuple[Model, ...], dp_rank: int | None) -> F
         prefix_caching=caching == "True" if caching in ("True", "False") else None,
         started=_number(start.group(1)) if start else None,
     )
-
-
-def read_hits(text: str, dp_rank: int | None) -> tuple[int, int] | None:
-    """Read one engine's counts of tokens looked up in its prefix cache and found there, if it has them."""
-    counts: dict[str, int] = {}
-    for kind, labels, value in _HITS.findall(text):
-        number = _number(value)
-        if dict(_LABEL.findall(labels)).get("engine", "0") == str(dp_rank or 0) and number is not None:
-            counts[kind] = int(number) if 0 <= number < 2**63 else 0
-    return (counts["queries"], counts["hits"]) if len(counts) == 2 else None
 
 
 def _name(value: Any) -> str | None:

@@ -14,6 +14,9 @@ STEPS = (
     b"vllm:generation_tokens_total",
 )
 STARTED = b"process_start_time_seconds"
+# Tokens that were looked up in the prefix cache, and those that were found.
+QUERIES = b"vllm:prefix_cache_queries_total"
+HITS = b"vllm:prefix_cache_hits_total"
 
 # Lines of one name that are looked at: a page has one for each engine and model.
 LINES_LIMIT = 4_096
@@ -21,12 +24,17 @@ LINES_LIMIT = 4_096
 
 @dataclass(frozen=True, slots=True)
 class Gauges:
-    """One engine's load, as it said: requests, share of KV blocks in use, and what grows with its steps."""
+    """One engine's load, as it said: requests, share of KV blocks in use, and what grows with its steps.
+
+    `queries` and `hits` are the tokens looked up in its prefix cache, and found there.
+    """
 
     requests: int
     kv_usage: float
     steps: float | None
     started: float | None
+    queries: int | None = None
+    hits: int | None = None
 
 
 def read_gauges(page: bytes, dp_rank: int | None) -> Gauges | None:
@@ -42,7 +50,13 @@ def read_gauges(page: bytes, dp_rank: int | None) -> Gauges | None:
         kv_usage=min(max(usage, 0.0), 1.0),
         steps=sum(steps) if steps else None,
         started=next((value for _, value in _samples(page, STARTED)), None),
+        queries=_count(_sum(page, QUERIES, engine)),
+        hits=_count(_sum(page, HITS, engine)),
     )
+
+
+def _count(value: float | None) -> int | None:
+    return int(value) if value is not None and 0 <= value < 2**63 else None
 
 
 def _sum(page: bytes, name: bytes, engine: bytes) -> float | None:

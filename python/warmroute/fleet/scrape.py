@@ -1,7 +1,8 @@
 """Reads workers' own metrics: a correction to the router's counters, and never their replacement.
 
 What other routers sent counts as load, a KV cache that is full makes a last resort, and steps are a sign of
-life. Metrics that are stale, missing or odd change nothing.
+life. Counts of hits correct what is predicted of a worker where nothing else does. Metrics that are stale,
+missing or odd change nothing.
 """
 
 import asyncio
@@ -32,6 +33,12 @@ class RouterPort(Protocol):
 
     def observe_worker(self, name: str, *, others: int, kv_usage: float, valid_s: float) -> None:
         """Take what counts beside the bookings, for a while."""
+
+    def wants_hits(self, name: str) -> bool:
+        """Whether the worker's counts of hits should be told."""
+
+    def observe_hits(self, name: str, queries: int, hits: int) -> None:
+        """Take the tokens that were looked up in the worker's prefix cache, and found there."""
 
 
 class ClientPort(Protocol):
@@ -114,6 +121,8 @@ class Scraper:
         others = max(0, gauges.requests - max(ours, last))
         valid_s = self._interval_s * VALID_INTERVALS
         self._router.observe_worker(name, others=others, kv_usage=gauges.kv_usage, valid_s=valid_s)
+        if gauges.queries is not None and gauges.hits is not None and self._router.wants_hits(name):
+            self._router.observe_hits(name, gauges.queries, gauges.hits)
         saw(gauges)
         stats = self._stats[name]
         stats["scrapes"] += 1

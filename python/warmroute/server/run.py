@@ -22,7 +22,6 @@ from warmroute.fleet import (
     Events,
     Fleet,
     Follower,
-    Hits,
     Operator,
     Reconciler,
     Scraper,
@@ -94,7 +93,6 @@ async def _serve(config: Config) -> None:
         )
         watching = [
             asyncio.create_task(server.checks.watch()),
-            asyncio.create_task(Hits(router, client, fleet.states).watch()),
             asyncio.create_task(Truth(lambda: router.stats()["workers"], follower.stats).watch()),
         ]
         port = server.proxy.start()

@@ -456,7 +456,7 @@ fn an_adapter_without_a_name_is_not_taken_for_the_base_model() {
 /// What a draft model looks ahead at is in a block's name and not among its tokens: one block, two names.
 #[test]
 fn a_block_of_two_names_is_held_until_both_go() {
-    let mut pair = Pair::new(1);
+    let mut pair = Pair::new(1, 1);
     let path = [0, 1, 1];
     let as_named_by = |pair: &mut Pair, process, removed: bool| {
         pair.engine.process = process;

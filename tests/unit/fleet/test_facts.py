@@ -5,15 +5,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from warmroute.fleet.facts import (
-    MODELS_LIMIT,
-    Model,
-    Tokens,
-    read_hits,
-    read_metrics,
-    read_models,
-    read_tokens,
-)
+from warmroute.fleet.facts import MODELS_LIMIT, Model, Tokens, read_metrics, read_models, read_tokens
 
 PAGE = """# HELP vllm:cache_config_info Information of the LLMEngine CacheConfig
 # TYPE vllm:cache_config_info gauge
@@ -21,21 +13,6 @@ process_start_time_seconds 1.79602709789e+09
 vllm:cache_config_info{block_size="32",enable_prefix_caching="True",layout="\\"}",num_gpu_blocks="512"} 1.0
 vllm:cache_config_info{block_size="32",enable_prefix_caching="False",engine="1",num_gpu_blocks="700"} 1.0
 """
-
-
-HITS = """vllm:prefix_cache_queries_total{engine="0",model_name="a"} 5000.0
-vllm:prefix_cache_hits_total{engine="0",model_name="a"} 4.2e3
-vllm:prefix_cache_queries_total{engine="1",model_name="a"} 70.0
-vllm:prefix_cache_hits_total{engine="1",model_name="a"} nan
-vllm:prefix_cache_hits_created{engine="1",model_name="a"} 1.8e9
-"""
-
-
-@pytest.mark.parametrize(
-    ("rank", "counts"), [(None, (5000, 4200)), (0, (5000, 4200)), (1, (70, 0)), (2, None)]
-)
-def test_hits_are_read_of_the_asked_rank(rank: int | None, counts: tuple[int, int] | None) -> None:
-    assert read_hits(HITS, rank) == counts
 
 
 def test_models_are_read() -> None:

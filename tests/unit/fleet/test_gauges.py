@@ -14,7 +14,7 @@ def test_vllm_s_page_is_read() -> None:
     data = page(running=16, waiting=8, usage=0.5, steps=7, started=1.5e9)
     assert 40_000 < len(data) < 120_000
     # Steps are the sum of what grows with them.
-    assert read_gauges(data, None) == Gauges(24, 0.5, 7 + 700 + 700, 1.5e9)
+    assert read_gauges(data, None) == Gauges(24, 0.5, 7 + 700 + 700, 1.5e9, queries=700, hits=700)
 
 
 def test_each_engine_has_its_own() -> None:

@@ -23,6 +23,8 @@ class Port:
         self.requests = 0
         self.page: bytes | Exception = page(running=5, waiting=2, usage=0.25)
         self.observed: list[tuple[str, int, float, float]] = []
+        self.wanted = False
+        self.hits: list[tuple[str, int, int]] = []
         self.pages = 0
         self.under_way = 0
         self.most = 0
@@ -33,6 +35,12 @@ class Port:
 
     def observe_worker(self, name: str, *, others: int, kv_usage: float, valid_s: float) -> None:
         self.observed.append((name, others, kv_usage, valid_s))
+
+    def wants_hits(self, name: str) -> bool:
+        return self.wanted
+
+    def observe_hits(self, name: str, queries: int, hits: int) -> None:
+        self.hits.append((name, queries, hits))
 
     async def metrics(self, worker: WorkerOptions) -> bytes:
         self.pages += 1
@@ -68,6 +76,21 @@ async def until(condition: Callable[[], bool]) -> None:
     async with asyncio.timeout(10):
         while not condition():
             await asyncio.sleep(0.001)
+
+
+async def test_hits_are_told_where_they_are_wanted(port: Port, scraper: Scraper) -> None:
+    scraper.add(state(), lambda _: None)
+    await until(lambda: port.pages > 3)
+    assert port.hits == []
+    port.page, port.wanted = page(running=1, steps=3), True
+    await until(lambda: ("w1", 300, 300) in port.hits)
+
+
+async def test_a_page_without_hits_tells_none(port: Port, scraper: Scraper) -> None:
+    port.wanted, port.page = True, b"vllm:num_requests_running 1\nvllm:prefix_cache_queries_total 5\n"
+    scraper.add(state(), lambda _: None)
+    await until(lambda: port.pages > 3)
+    assert (port.hits, scraper.stats()["w1"]["scraped"]) == ([], True)
 
 
 async def test_what_is_beyond_our_own_requests_is_others(port: Port, scraper: Scraper) -> None:

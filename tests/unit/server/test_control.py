@@ -236,6 +236,7 @@ def test_token_ids_are_explained(control: Control, router: FakeRouter) -> None:
     }
     assert document["candidates"][0]["cost_seconds"] == {
         "wait": 0.5,
+        "transfer": 0.0,
         "prefill": None,
         "delay": 0.0,
         "decode": 0.1,
