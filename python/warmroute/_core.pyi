@@ -14,6 +14,7 @@ from typing import Any, Literal, Self, TypeAlias, final
 from typing_extensions import Buffer
 
 __all__ = [
+    "PROMPT_CACHE_BYTES",
     "PROXY_OPTIONS",
     "ROUTER_OPTIONS",
     "SIM_OPTIONS",
@@ -66,6 +67,7 @@ class OptionSpec:
     def allowed(self) -> str: ...
 
 ROUTER_OPTIONS: list[OptionSpec]
+PROMPT_CACHE_BYTES: int
 PROXY_OPTIONS: list[OptionSpec]
 SIM_OPTIONS: list[OptionSpec]
 
@@ -567,7 +569,8 @@ class Prompter:
             chat_template: a file with a template to use in place of the one in the folder of `tokenizer`.
             chat_template_content_format: `auto`, `string` or `openai`, as vLLM's option of that name.
             check_every: one in so many prompts is made again by the reference and compared; 0 checks none.
-            prompt_cache_bytes: what each tokenizer may keep of prompts that were seen; 256 MiB if not given.
+            prompt_cache_bytes: what each tokenizer may keep of prompts that were seen; 0 keeps nothing;
+                `PROMPT_CACHE_BYTES` if not given.
 
         Raises:
             ConfigError: for a path or a format that cannot be used.
@@ -585,7 +588,8 @@ class Prompter:
         """What the checks found.
 
         Keys: `checks`, `mismatches`, `skipped` (due while one was being checked, or in the rest after it),
-        and `first`: of each model the first mismatch, with `model`, `position`, `used` and `expected`.
+        `failed` (came to no end), and `first`: of each model the first mismatch, with `model`, `position`,
+        `used` and `expected`.
         """
 
     @property
@@ -601,6 +605,9 @@ class Prompter:
 
     def fallback_reason(self, model: str) -> str | None:
         """Why a model's prompts are encoded by Hugging Face's slow tokenizers, where they are."""
+
+    def renders_itself(self, model: str) -> str | None:
+        """What vLLM knows a model by whose chats it renders by its own code; they have no template here."""
 
     def special_tokens(self, model: str) -> list[str]:
         """Give the special tokens of a model's tokenizer that have names."""
@@ -641,7 +648,7 @@ class Tokenizer:
         chat_template: str | PathLike[str] | None = None,
         chat_template_content_format: str = "auto",
         *,
-        prompt_cache_bytes: int = 67_108_864,
+        prompt_cache_bytes: int | None = None,
     ) -> Tokenizer:
         """Load a tokenizer; takes up to a few seconds.
 
@@ -650,7 +657,8 @@ class Tokenizer:
                 `Qwen/Qwen3-8B@REVISION`, which is fetched unless the hub's cache has it.
             chat_template: a file with a template to use in place of the folder's.
             chat_template_content_format: `auto`, `string` or `openai`, as vLLM's option of that name.
-            prompt_cache_bytes: bytes that `tokens_for` may keep of prompts that were seen; 0 keeps nothing.
+            prompt_cache_bytes: bytes that `tokens_for` may keep of prompts that were seen; 0 keeps nothing;
+                `PROMPT_CACHE_BYTES` if not given.
 
         Raises:
             ConfigError: for a path, an id or a format that cannot be used, with what to do.

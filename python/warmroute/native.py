@@ -1,6 +1,7 @@
 """The one module that imports the compiled part; everything else of the package takes it from here."""
 
 from warmroute._core import (
+    PROMPT_CACHE_BYTES,
     PROXY_OPTIONS,
     ROUTER_OPTIONS,
     SIM_OPTIONS,
@@ -21,6 +22,7 @@ from warmroute._core import (
 )
 
 __all__ = [
+    "PROMPT_CACHE_BYTES",
     "PROXY_OPTIONS",
     "ROUTER_OPTIONS",
     "SIM_OPTIONS",

@@ -161,9 +161,9 @@ def test_prompts_are_checked_on_another_thread() -> None:
     prompter = Prompter(str(TOKENIZER), check_every=1)
     router = warmroute.Router(block_size=1)
     router.add_worker("w", url="http://10.0.0.1:8000")
-    assert prompter.check_stats() == {"checks": 0, "mismatches": 0, "skipped": 0, "first": []}
+    assert prompter.check_stats() == {"checks": 0, "mismatches": 0, "skipped": 0, "failed": 0, "first": []}
     router.explain_body(prompter, "/v1/chat/completions", json.dumps(CHAT).encode())
     deadline = time.monotonic() + 60
     while not prompter.check_stats()["checks"]:
         assert time.monotonic() < deadline
-    assert prompter.check_stats() == {"checks": 1, "mismatches": 0, "skipped": 0, "first": []}
+    assert prompter.check_stats() == {"checks": 1, "mismatches": 0, "skipped": 0, "failed": 0, "first": []}

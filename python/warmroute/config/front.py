@@ -3,6 +3,7 @@
 from dataclasses import dataclass
 
 from warmroute.config.option import option
+from warmroute.native import PROMPT_CACHE_BYTES
 
 PORT_MAX = 65_535
 DAY_MS = 86_400_000
@@ -46,7 +47,7 @@ class PromptOptions:
         "that have no tokenizer of their own.",
     )
     cache_bytes: int = option(
-        256 << 20,
+        PROMPT_CACHE_BYTES,
         "What each tokenizer may keep of prompts that were seen, so that they are neither rendered, encoded "
         "nor hashed again; 0 keeps nothing.",
         minimum=0,

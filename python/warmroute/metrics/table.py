@@ -169,6 +169,7 @@ PROCESS = (
         "Prompts that were due while one was being checked, or in the rest after it.",
         _checks("skipped"),
     ),
+    _counter("token_checks_failed", "Those that came to no end: a fault of the router.", _checks("failed")),
 )
 
 PROMPTS = (

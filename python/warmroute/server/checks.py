@@ -33,6 +33,8 @@ class Checks:
                 "tokens made here differ from the reference tokenizer's: affinity of this model suffers",
                 **first,
             )
+        if stats["failed"]:
+            log.once("failed", "a check of tokens came to no end: report it as a bug", failed=stats["failed"])
         return stats
 
     async def watch(self) -> None:

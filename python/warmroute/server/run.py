@@ -58,7 +58,8 @@ async def _serve(config: Config) -> None:
     options = config.view("fleet", FleetOptions)
     router = Router(**config.section("router"))
     prompts = config.view("prompt", PromptOptions)
-    prompter = _prompter(prompts)
+    # It reads files and encodes for seconds, and may fetch them.
+    prompter = await asyncio.to_thread(_prompter, prompts)
     signals = _Signals()
     async with WorkerClient(options.probe_timeout_ms / 1000, options.probe_concurrency) as client:
         trust = Trust(prompter)
@@ -129,9 +130,15 @@ def _prompter(options: PromptOptions) -> Prompter:
     )
     if not prompter.has_tokenizer:
         log.warning("no tokenizer: prefixes are matched as text, affinity is approximate (set --tokenizer)")
-    elif default and not prompter.has_chat_template:
+    elif default and not prompter.has_chat_template and not prompter.renders_itself(""):
         log.warning("the tokenizer has no chat template: chats are matched as text (set --chat-template)")
     for model in ("", *models):
+        if name := prompter.renders_itself(model):
+            log.warning(
+                "workers render chats of this model by their own code: they are asked for tokens",
+                model=model or "every other",
+                known_as=name,
+            )
         if reason := prompter.fallback_reason(model):
             log.warning(
                 "the fast tokenizer is not used: encoding takes fifty times as long",

@@ -39,8 +39,8 @@ pub use stats::CacheStats;
 use stats::Counters;
 use value::{List, Val};
 
-/// Bytes that a cache takes where nothing else is said.
-pub(crate) const DEFAULT_BYTES: usize = 256 << 20;
+/// Bytes that are kept of prompts that were seen, by each tokenizer, where nothing else is said.
+pub const DEFAULT_BYTES: usize = 256 << 20;
 
 /// What was seen of one model's prompts.
 #[derive(Debug)]

@@ -24,7 +24,7 @@ pub struct LoadOptions {
     pub chat_template: Option<PathBuf>,
     /// The form of messages' content, as vLLM's `--chat-template-content-format`; detected where absent.
     pub content_format: Option<ContentFormat>,
-    /// Bytes that may be kept of prompts that were seen, 256 MiB where absent; with 0 each is made anew.
+    /// Bytes that may be kept of prompts that were seen, [`crate::DEFAULT_CACHE_BYTES`] where absent; with 0 each is made anew.
     pub prompt_cache_bytes: Option<usize>,
 }
 
@@ -35,6 +35,7 @@ pub struct Exact {
     templates: Vec<(String, ChatTemplate)>,
     named_tokens: Vec<(String, String)>,
     content_format: Option<ContentFormat>,
+    renders_itself: Option<&'static str>,
     cache: Option<Arc<Cache>>,
 }
 
@@ -51,8 +52,9 @@ impl Exact {
     /// # Errors
     /// [`LoadError`], which names the file.
     pub fn load(path: &Path, options: &LoadOptions) -> Result<Exact, LoadError> {
-        let Folder { path, tokenizer, named_tokens, templates } = Folder::read(path)?;
+        let Folder { path, tokenizer, named_tokens, templates, renders_itself } = Folder::read(path)?;
         let templates = match &options.chat_template {
+            _ if renders_itself.is_some() => Vec::new(),
             Some(path) => vec![Template::read(path)?],
             None => templates,
         };
@@ -67,7 +69,8 @@ impl Exact {
             0 => None,
             bytes => Cache::new(bytes, &tokenizer, &encoder, templates.iter().map(|(_, template)| template)),
         };
-        Ok(Exact { encoder, templates, named_tokens, content_format: options.content_format, cache })
+        let content_format = options.content_format;
+        Ok(Exact { encoder, templates, named_tokens, content_format, renders_itself, cache })
     }
 
     /// Whether the fast tokenizer is in use, and not Hugging Face's as its fallback.
@@ -85,7 +88,13 @@ impl Exact {
         self.named_tokens.iter().map(|(_, token)| token.as_str())
     }
 
-    /// Whether there is a chat template.
+    /// The model type or architecture of a model whose chats vLLM renders by its own code: they are not rendered here,
+    /// whatever template there is.
+    pub fn renders_itself(&self) -> Option<&'static str> {
+        self.renders_itself
+    }
+
+    /// Whether there is a chat template that counts.
     pub fn has_chat_template(&self) -> bool {
         !self.templates.is_empty()
     }

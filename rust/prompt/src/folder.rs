@@ -24,6 +24,8 @@ pub(crate) struct Folder {
     pub(crate) named_tokens: Vec<(String, String)>,
     /// Chat templates; one without a name is `default`.
     pub(crate) templates: Vec<Template>,
+    /// What vLLM knows the model by, where it renders chats by its own code and not with a template.
+    pub(crate) renders_itself: Option<&'static str>,
 }
 
 impl Folder {
@@ -51,7 +53,8 @@ impl Folder {
         classes::rebuild(&mut tokenizer, &config, &model);
         let named_tokens = declared.named().map(|(name, text)| (name.to_owned(), text.to_owned())).collect();
         let templates = templates::read(&file, &config)?;
-        Ok(Folder { path: file, tokenizer, named_tokens, templates })
+        let renders_itself = classes::renders_itself(&model);
+        Ok(Folder { path: file, tokenizer, named_tokens, templates, renders_itself })
     }
 }
 

@@ -32,7 +32,7 @@ mod template;
 mod tokenize;
 mod work;
 
-pub use cache::CacheStats;
+pub use cache::{CacheStats, DEFAULT_BYTES as DEFAULT_CACHE_BYTES};
 pub use error::{LoadError, PromptError};
 pub use exact::{Exact, LoadOptions};
 pub use json::MAX_NESTING;

@@ -1,5 +1,6 @@
 //! Prompts that are made a second time, by the slow and obvious way, to see whether the fast one is right.
 
+use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::sync::mpsc::{Receiver, SyncSender, sync_channel};
 use std::sync::{Arc, Mutex, PoisonError};
@@ -27,6 +28,8 @@ pub struct CheckStats {
     pub mismatches: u64,
     /// Prompts that were due and not taken, because one was being checked or the thread rested after it.
     pub skipped: u64,
+    /// Checks that came to no end, because what they run panicked.
+    pub failed: u64,
     /// The first mismatch of each model.
     pub first: Vec<Mismatch>,
 }
@@ -125,18 +128,26 @@ impl Shared {
     fn work(&self, queue: &Receiver<Job>, rest: u32) {
         for job in queue {
             let began = Instant::now();
-            let differs = job.differs();
-            let mut stats = self.stats();
-            stats.checks += 1;
-            if let Some(mismatch) = differs {
+            self.check(|| job.differs());
+            self.give_back(began.elapsed().saturating_mul(rest));
+        }
+    }
+
+    /// Counts what `differs` finds. Its panic is counted, too, and the thread lives on.
+    fn check(&self, differs: impl FnOnce() -> Option<Mismatch>) {
+        let differs = catch_unwind(AssertUnwindSafe(differs));
+        let mut stats = self.stats();
+        match differs {
+            Err(_) => stats.failed += 1,
+            Ok(None) => stats.checks += 1,
+            Ok(Some(mismatch)) => {
+                stats.checks += 1;
                 stats.mismatches += 1;
                 let known = stats.first.iter().any(|first| first.model == mismatch.model);
                 if !known && stats.first.len() < MAX_MODELS {
                     stats.first.push(mismatch);
                 }
             }
-            drop(stats);
-            self.give_back(began.elapsed() * rest);
         }
     }
 
@@ -242,6 +253,17 @@ mod tests {
         assert_eq!(&*first.model, "m");
         assert_eq!((first.expected, first.used), (Some(said[first.position]), Some(sent[first.position])));
         assert_eq!(said[..first.position], sent[..first.position]);
+    }
+
+    #[test]
+    fn a_check_that_panics_is_counted_and_the_next_one_is_made() {
+        let sampler = Sampler::with_rest(1, 0).unwrap();
+        sampler.shared.check(|| panic!("on purpose"));
+        assert_eq!(sampler.stats(), CheckStats { failed: 1, ..CheckStats::default() });
+        assert_eq!(
+            offer(&sampler, "a", "a", "m"),
+            CheckStats { failed: 1, checks: 1, ..CheckStats::default() }
+        );
     }
 
     #[test]

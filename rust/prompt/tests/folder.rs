@@ -6,7 +6,7 @@ use std::fs;
 use std::path::{Path, PathBuf};
 
 use serde_json::{Value, json};
-use warmroute_prompt::{Body, Endpoint, Exact, LoadError, LoadOptions, Prompter};
+use warmroute_prompt::{Body, Endpoint, Exact, LoadError, LoadOptions, Prompter, Refused};
 
 struct Folder(PathBuf);
 
@@ -214,6 +214,31 @@ fn a_class_has_named_tokens_of_its_own() {
     let prompter = folder.json("tokenizer_config.json", &none).load().unwrap();
     assert_eq!(ids(&prompter, "<|im_end|>").len(), 1);
     assert_ne!(ids(&prompter, "<|endoftext|>").len(), 1);
+}
+
+#[test]
+fn chats_that_the_worker_renders_by_its_own_code_are_not_rendered_here() {
+    let deepseek = json!({"model_type": "deepseek_v32", "architectures": ["DeepseekV32ForCausalLM"]});
+    for (model, name) in [
+        (json!({"model_type": "gpt_oss", "architectures": ["GptOssForCausalLM"]}), Some("gpt_oss")),
+        (deepseek, Some("DeepseekV32ForCausalLM")),
+        (json!({"architectures": ["Qwen3ForCausalLM"], "model_type": "qwen3"}), None),
+        (json!({"architectures": [7], "model_type": null}), None),
+    ] {
+        let folder = Folder::new("rendered");
+        folder.byte_level().json("config.json", &model);
+        folder.write("chat_template.jinja", "{{ messages[0].content }}");
+        let template = folder.0.join("chat_template.jinja");
+        for chat_template in [None, Some(template)] {
+            let options = LoadOptions { chat_template, ..LoadOptions::default() };
+            let prompter = Prompter::load(&folder.0, &options).unwrap();
+            let body = br#"{"messages": [{"role": "user", "content": "Hi"}]}"#;
+            let prompt = prompter.read(&Body::parse(Endpoint::ChatCompletions, body).unwrap()).unwrap();
+            assert_eq!(prompt.refused(), name.map(|_| Refused::NoTemplate), "{model}");
+            assert_eq!(prompter.exact().unwrap().renders_itself(), name);
+            assert!(!ids(&prompter, "text").is_empty());
+        }
+    }
 }
 
 #[test]

@@ -92,6 +92,7 @@ fn a_medium_is_what_its_uuid_or_its_content_says() {
     assert!(same(&with_uuid("a", "1"), &json!({"type": "image_url", "image_url": null, "uuid": "1"})));
     assert!(!same(&with_uuid("a", "1"), &with_uuid("a", "2")));
     assert!(!same(&image("a"), &image("b")));
+    assert!(!same(&with_uuid("b", "a"), &image("a")), "a name is no URL");
     let sound = |data: &str| json!({"type": "input_audio", "input_audio": {"data": data, "format": "wav"}});
     assert!(same(&sound("AAAA"), &sound("AAAA")) && !same(&sound("AAAA"), &sound("AAAB")));
 }

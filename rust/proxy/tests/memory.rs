@@ -10,6 +10,8 @@ use support::{Client, Stage, Worker, post_chat};
 
 /// Connections of one group.
 const GROUP: usize = 200;
+/// More than a group takes that finds the room of those before it, and half of what its buffers take: 128 KiB each.
+const MUCH: usize = 13_000_000;
 
 fn resident_bytes() -> usize {
     let statm = std::fs::read_to_string("/proc/self/statm").unwrap();
@@ -33,10 +35,14 @@ fn idle_connections_do_not_keep_the_room_of_their_largest_request() {
         std::thread::sleep(Duration::from_millis(2_500));
         clients
     };
-    let _first = group();
-    let before = resident_bytes();
-    let _more = [group(), group()];
-    let grown = resident_bytes().saturating_sub(before);
-    // 128 KiB for each of 400 connections would be 52 MB.
-    assert!(grown < 26_000_000, "{grown} bytes more");
+    // A busy machine gives room back later, so that the next group still needs its own; where none is given back,
+    // every group does. All of them stay open.
+    let mut groups = vec![group()];
+    let mut grown = Vec::new();
+    while grown.last().is_none_or(|last| *last > MUCH) {
+        assert!(grown.len() < 5, "bytes that each group took: {grown:?}");
+        let before = resident_bytes();
+        groups.push(group());
+        grown.push(resident_bytes().saturating_sub(before));
+    }
 }

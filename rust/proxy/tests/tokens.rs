@@ -4,7 +4,7 @@
 mod support;
 
 use std::sync::Arc;
-use std::sync::atomic::{AtomicUsize, Ordering};
+use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
 use std::time::{Duration, Instant};
 
 use support::worker::Visit;
@@ -21,8 +21,10 @@ fn chat(prompt: &str) -> String {
     format!(r#"{{"model": "m", "messages": [{{"role": "user", "content": "{text}"}}]}}"#)
 }
 
+/// No question is late, however busy the machine is.
 fn config() -> ProxyConfig {
-    ProxyConfig { threads: 1, worker_tokenize: WorkerTokenize::Always, ..ProxyConfig::default() }
+    let worker_tokenize = WorkerTokenize::Always;
+    ProxyConfig { threads: 1, worker_tokenize, worker_tokenize_timeout_ms: 10_000, ..ProxyConfig::default() }
 }
 
 fn path(visit: &Visit) -> &str {
@@ -51,6 +53,14 @@ fn rung(stage: &Stage, body: &str) -> String {
 
 fn paths(worker: &Worker) -> Vec<String> {
     worker.seen().iter().map(|seen| seen.line().split(' ').nth(1).unwrap().to_owned()).collect()
+}
+
+fn await_true(what: &str, condition: impl Fn() -> bool) {
+    let began = Instant::now();
+    while !condition() {
+        assert!(began.elapsed() < support::HANG, "{what}");
+        std::thread::sleep(Duration::from_millis(1));
+    }
 }
 
 #[test]
@@ -169,25 +179,20 @@ fn a_slow_worker_costs_no_more_than_the_bound() {
 #[test]
 fn the_same_question_is_asked_once_at_a_time_and_few_are_asked_at_once() {
     let open = Arc::new((AtomicUsize::new(0), AtomicUsize::new(0)));
-    let counted = Arc::clone(&open);
+    let all_came = Arc::new(AtomicBool::new(false));
+    let (counted, go) = (Arc::clone(&open), Arc::clone(&all_came));
     let worker = Worker::new(move |visit| match path(visit) {
         "/tokenize" => {
             let now = counted.0.fetch_add(1, Ordering::SeqCst) + 1;
             counted.1.fetch_max(now, Ordering::SeqCst);
-            // Long enough that questions which may overlap do.
-            std::thread::sleep(Duration::from_millis(20));
+            await_true("every client asks", || go.load(Ordering::SeqCst));
             counted.0.fetch_sub(1, Ordering::SeqCst);
             visit.ok(r#"{"tokens": [1, 2]}"#);
         }
         CHATS => visit.ok("{}"),
         _ => visit.reply("404 Not Found", "", "{}"),
     });
-    let config = ProxyConfig {
-        threads: 2,
-        worker_tokenize_concurrency: 2,
-        worker_tokenize_timeout_ms: 10_000,
-        ..config()
-    };
+    let config = ProxyConfig { threads: 2, worker_tokenize_concurrency: 2, ..config() };
     let stage = Stage::with(&[&worker], config);
     let names = ["a", "b", "c", "d"];
     std::thread::scope(|scope| {
@@ -195,8 +200,11 @@ fn the_same_question_is_asked_once_at_a_time_and_few_are_asked_at_once() {
             let stage = &stage;
             scope.spawn(move || assert_eq!(rung(stage, &chat(names[client % 4])), "worker"));
         }
+        stage.until("all requests are open", |stats| stats.requests_open == 24);
+        await_true("two questions are under way", || open.0.load(Ordering::SeqCst) >= 2);
+        all_came.store(true, Ordering::SeqCst);
     });
-    assert!(open.1.load(Ordering::SeqCst) <= 2);
+    assert_eq!(open.1.load(Ordering::SeqCst), 2);
     let stats = stage.settled();
     assert_eq!(stats.asked[Asked::Answered as usize], 4);
     let shared = stats.asked[Asked::Shared as usize] + stats.asked[Asked::Kept as usize];
@@ -239,11 +247,7 @@ fn a_client_that_leaves_its_question_leaves_it_to_the_next() {
     let body = chat("a");
     let mut first = stage.client();
     first.send(post(CHATS, &body));
-    let began = Instant::now();
-    while questions.load(Ordering::SeqCst) == 0 {
-        assert!(began.elapsed() < support::HANG);
-        std::thread::yield_now();
-    }
+    await_true("the question is asked", || questions.load(Ordering::SeqCst) > 0);
     let mut second = stage.client();
     second.send(post(CHATS, &body));
     stage.until("both are open", |stats| stats.requests_open == 2);

@@ -30,6 +30,7 @@ fn _core(module: &Bound<'_, PyModule>) -> PyResult<()> {
     let py = module.py();
     module.add("__version__", env!("CARGO_PKG_VERSION"))?;
     module.add("ROUTER_OPTIONS", options::table(py, RouterConfig::options())?)?;
+    module.add("PROMPT_CACHE_BYTES", warmroute_prompt::DEFAULT_CACHE_BYTES)?;
     module.add("PROXY_OPTIONS", options::table(py, ProxyConfig::options())?)?;
     module.add("SIM_OPTIONS", options::table(py, sim::SimOptions::options())?)?;
     module.add_class::<options::PyOptionSpec>()?;

@@ -85,6 +85,11 @@ impl PyPrompter {
         self.prompter.exact_for(Some(model))?.fallback_reason()
     }
 
+    /// What vLLM knows a model by whose chats it renders by its own code.
+    fn renders_itself(&self, model: &str) -> Option<&'static str> {
+        self.prompter.exact_for(Some(model))?.renders_itself()
+    }
+
     fn special_tokens(&self, model: &str) -> Vec<String> {
         let exact = self.prompter.exact_for(Some(model));
         exact.into_iter().flat_map(|exact| exact.special_tokens().map(str::to_owned)).collect()
@@ -123,7 +128,7 @@ impl PyPrompter {
 
     fn check_stats<'py>(&self, py: Python<'py>) -> PyResult<Bound<'py, PyDict>> {
         let stats = self.prompter.check_stats();
-        let dict = fields!(py, stats; checks, mismatches, skipped);
+        let dict = fields!(py, stats; checks, mismatches, skipped, failed);
         let first = stats.first.iter().map(|first| fields_of(py, first));
         dict.set_item("first", first.collect::<PyResult<Vec<_>>>()?)?;
         Ok(dict)

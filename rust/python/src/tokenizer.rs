@@ -27,17 +27,16 @@ impl PyTokenizer {
     #[new]
     #[pyo3(signature = (
         path_or_hub_id, chat_template = None, chat_template_content_format = "auto", *,
-        prompt_cache_bytes = 67_108_864
+        prompt_cache_bytes = None
     ))]
     fn new(
         py: Python<'_>,
         path_or_hub_id: PathBuf,
         chat_template: Option<PathBuf>,
         chat_template_content_format: &str,
-        prompt_cache_bytes: usize,
+        prompt_cache_bytes: Option<usize>,
     ) -> PyResult<PyTokenizer> {
         let content_format = content_format(py, chat_template_content_format)?;
-        let prompt_cache_bytes = Some(prompt_cache_bytes);
         let options = LoadOptions { chat_template, content_format, prompt_cache_bytes };
         let name = path_or_hub_id.to_string_lossy().into_owned();
         let resolve = py.import("warmroute.config")?.getattr("resolve_tokenizer")?;

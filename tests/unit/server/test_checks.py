@@ -13,7 +13,7 @@ class Prompter:
 
     def check_stats(self) -> dict[str, Any]:
         self.asked += 1
-        return {"checks": 2, "mismatches": len(self.first), "skipped": 0, "first": self.first}
+        return {"checks": 2, "mismatches": len(self.first), "skipped": 0, "failed": 0, "first": self.first}
 
 
 def test_the_first_difference_of_a_model_is_logged_once(caplog: pytest.LogCaptureFixture) -> None:

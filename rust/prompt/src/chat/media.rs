@@ -123,17 +123,21 @@ impl Media {
                 || part.raw("type").is_some_and(|raw| raw.contains(kind))
         };
         let (_, kind) = kinds.into_iter().find(|(word, _)| names(word)).ok_or(Refused::Media)?;
-        let given = match part.given("uuid") {
-            Some(raw) => raw,
+        // A name is no URL, be their texts alike.
+        let (what, given) = match part.given("uuid") {
+            Some(raw) => ("name", raw),
             None => {
-                part.0.iter().find(|(name, raw)| *name != "type" && *raw != "null").ok_or(Refused::Media)?.1
+                let found = part.0.iter().find(|(name, raw)| *name != "type" && *raw != "null");
+                ("content", found.ok_or(Refused::Media)?.1)
             }
         };
         // The text of a URL, however it is escaped; else the object as it was sent.
         let url =
             if given.starts_with('{') { Members::of(given)?.given("url").unwrap_or(given) } else { given };
         let named = if url.starts_with('"') { text(url)? } else { url.into() };
-        let key = BlockHasher::new(1, 0).chain(&Namespace::default()).push(named.as_bytes()).0;
+        let hasher = BlockHasher::new(1, 0);
+        let space = Namespace { salt: what, ..Namespace::default() };
+        let key = hasher.chain(&space).push(named.as_bytes()).0;
         Ok(Media { kind, key })
     }
 }

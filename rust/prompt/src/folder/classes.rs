@@ -40,6 +40,32 @@ pub(super) fn defaults(
     }
 }
 
+/// Models whose chats vLLM 0.33 renders by its own code, by `model_type`. What their folders have as a chat template
+/// is another text.
+const RENDERED_BY_TYPE: [&str; 1] = ["gpt_oss"];
+/// The same, by architecture.
+const RENDERED_BY_ARCHITECTURE: [&str; 8] = [
+    "DeepseekV32ForCausalLM",
+    "DeepseekV4ForCausalLM",
+    "DeepseekV4ForConditionalGeneration",
+    "DeepseekV41ForCausalLM",
+    "InklingForCausalLM",
+    "InklingForConditionalGeneration",
+    "KimiK3ForConditionalGeneration",
+    "MoonshotKimiaForCausalLM",
+];
+
+/// The name under which vLLM knows that it renders chats of `model`, a `config.json`, without a chat template.
+pub(super) fn renders_itself(model: &Map<String, Value>) -> Option<&'static str> {
+    let is = |known: &&str, value: &Value| value.as_str() == Some(*known);
+    let kind = model.get("model_type");
+    let by_type = RENDERED_BY_TYPE.into_iter().find(|known| kind.is_some_and(|kind| is(known, kind)));
+    let mut architectures = model.get("architectures").and_then(Value::as_array).into_iter().flatten();
+    by_type.or_else(|| {
+        architectures.find_map(|value| RENDERED_BY_ARCHITECTURE.into_iter().find(|known| is(known, value)))
+    })
+}
+
 enum Class {
     Qwen(&'static str),
     Llama,
