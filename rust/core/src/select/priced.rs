@@ -13,6 +13,7 @@ struct Priced {
     place: usize,
     cost: f64,
     rank: u64,
+    worth: f64,
     warm: bool,
 }
 
@@ -55,21 +56,28 @@ fn price(
     let all_full = candidates.iter().all(|candidate| candidate.full);
     let usable = || candidates.iter().enumerate().filter(|(_, candidate)| all_full || !candidate.full);
     let length = f64::from(question.prompt_tokens);
-    // A token in a lower tier is worth the part of its prefill that it saves.
-    let worth = |candidate: &Candidate| {
-        let lower = f64::from(candidate.lower_tokens) * (1.0 - config.lower_tier_price);
-        f64::from(candidate.overlap_tokens) + lower
-    };
-    let longest = usable().map(|(_, candidate)| worth(candidate)).fold(0.0, f64::max);
-    let least = (config.warm_share * length).max(longest - config.warm_slack * length);
-    usable()
+    let mut priced: Vec<Priced> = usable()
         .map(|(place, candidate)| Priced {
             place,
             cost: cost::of(question, candidate, prices).total(),
             rank: stable::rank(question.prefix, candidate.name_hash),
-            warm: worth(candidate) > 0.0 && worth(candidate) >= least,
+            worth: worth(candidate, config),
+            warm: false,
         })
-        .collect()
+        .collect();
+    let longest = priced.iter().map(|priced| priced.worth).fold(0.0, f64::max);
+    let least = (config.warm_share * length).max(longest - config.warm_slack * length);
+    priced.iter_mut().for_each(|priced| priced.warm = priced.worth > 0.0 && priced.worth >= least);
+    priced
+}
+
+/// Tokens that a worker saves: one in a lower tier saves a part of its prefill.
+fn worth(candidate: &Candidate, config: &RouterConfig) -> f64 {
+    let device = f64::from(candidate.overlap_tokens);
+    if candidate.lower_tokens == 0 {
+        return device;
+    }
+    device + f64::from(candidate.lower_tokens) * (1.0 - config.lower_tier_price)
 }
 
 fn may_copy(question: &Question, holders: u32) -> bool {
