@@ -299,6 +299,26 @@ fn lookahead_tokens_are_no_tokens_of_the_block() {
     }
 }
 
+/// vLLM's offloading names a block and says neither its tokens nor its size.
+#[test]
+fn blocks_that_are_only_named_are_read() {
+    let event = |tokens: &[u8]| {
+        batch_of(&[map(&[
+            ("type", STORED_TAG),
+            ("block_hashes", &[0x91, 7]),
+            ("token_ids", tokens),
+            ("block_size", &[0]),
+            ("medium", b"\xa7STORAGE"),
+            ("locality", b"\xa5LOCAL"),
+        ])])
+    };
+    let payload = event(&[0x90]);
+    let batch = decode(&payload).unwrap();
+    let [Event::Stored(stored)] = &batch.events[..] else { panic!("{batch:?}") };
+    assert_eq!((&stored.hashes[..], stored.tier, stored.remote), (&[EngineHash(7)][..], Tier::Lower, false));
+    assert_eq!(decode(&event(&[0x91, 1])).unwrap().faults, [EventFault::Value("block_size")]);
+}
+
 /// LoRA name, image and salt stand among a block's keys; only what tells blocks apart is kept as a key.
 #[test]
 fn keys_of_blocks_are_told_apart() {

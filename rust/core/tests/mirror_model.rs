@@ -456,22 +456,24 @@ fn an_adapter_without_a_name_is_not_taken_for_the_base_model() {
 /// What a draft model looks ahead at is in a block's name and not among its tokens: one block, two names.
 #[test]
 fn a_block_of_two_names_is_held_until_both_go() {
-    let mut pair = Pair::new(1, 1);
-    let path = [0, 1, 1];
-    let as_named_by = |pair: &mut Pair, process, removed: bool| {
-        pair.engine.process = process;
-        let event = if removed { pair.engine.removed(&path) } else { pair.engine.stored(&path, 1) };
-        pair.engine.send(&[event]);
-        let (number, payload) = pair.engine.under_way.remove(0);
-        pair.arrive(number, &payload);
-        let mut overlaps = Overlaps::new();
-        pair.router.lock().index().lookup(&pair.blocks(&path), pair.now, &mut overlaps);
-        overlaps.get(pair.worker.slot()).confirmed
-    };
-    for (process, removed, confirmed) in [(0, false, 2), (9, false, 2), (0, true, 2), (9, true, 1)] {
-        assert_eq!(as_named_by(&mut pair, process, removed), confirmed, "{process} {removed}");
+    for (pages, confirmed) in [(1, [2, 2, 2, 1]), (2, [1, 1, 1, 0])] {
+        let mut pair = Pair::new(1, pages);
+        let path = [0, 1, 1];
+        let as_named_by = |pair: &mut Pair, process, removed: bool| {
+            pair.engine.process = process;
+            let event = if removed { pair.engine.removed(&path) } else { pair.engine.stored(&path, 1) };
+            pair.engine.send(&[event]);
+            let (number, payload) = pair.engine.under_way.remove(0);
+            pair.arrive(number, &payload);
+            let mut overlaps = Overlaps::new();
+            pair.router.lock().index().lookup(&pair.blocks(&path), pair.now, &mut overlaps);
+            overlaps.get(pair.worker.slot()).confirmed
+        };
+        let steps = [(0, false), (9, false), (0, true), (9, true)];
+        let found = steps.map(|(process, removed)| as_named_by(&mut pair, process, removed));
+        assert_eq!(found, confirmed, "{pages} of the engine's blocks in one");
+        assert_eq!(pair.mirror.stats().blocks, 2, "the first block has two names");
     }
-    assert_eq!(pair.mirror.stats().blocks, 2, "the first block has two names");
 }
 
 #[test]
