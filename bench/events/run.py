@@ -1,0 +1,103 @@
+"""Events of engines into the index: how fast, beside decisions, in how much memory, and for how long.
+
+python -m bench.events.run [--soak-events N]
+"""
+
+from __future__ import annotations
+
+import argparse
+import json
+import shutil
+import subprocess
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+from bench import _report
+
+PAIRS = 10_000_000
+SHAPES = 4
+BLOCK_NS = 1000
+PAIR_BYTES = 48
+SLOWER = 2
+GROWTH = 1.05
+
+
+def main() -> int:
+    """Measures each part in a process of its own and writes `results/events.json`."""
+    parser = argparse.ArgumentParser(
+        description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
+    )
+    parser.add_argument("--soak-events", type=int, default=100_000_000)
+    soak_events = parser.parse_args().soak_events
+    binary = str(_build())
+    first = _realtime()
+    ingest = _rows([binary, "ingest"])
+    lookups = _rows([*first, binary, "lookups", "9", "100"])
+    memory = [row for shape in range(SHAPES) for row in _rows([binary, "memory", str(shape), str(PAIRS)])]
+    soak = _rows([binary, "soak", str(soak_events), str(soak_events // 20)])
+    targets = [*_targets(ingest, lookups, memory), _flat(soak)]
+    for rows in (ingest, lookups, memory, soak):
+        print(_report.table(rows))
+    _report.print_targets(targets)
+    path = _report.write(
+        "events",
+        seed=7,
+        versions={"warmroute": _report.version("warmroute")},
+        parameters={"block_size": 16, "pairs": PAIRS, "soak_events": soak_events, "realtime": bool(first)},
+        results=[*ingest, *lookups, *memory, *soak],
+        targets=targets,
+    )
+    print(path)
+    return 0 if all(row["holds"] for row in targets) else 1
+
+
+def _targets(
+    ingest: list[dict[str, Any]], lookups: list[dict[str, Any]], memory: list[dict[str, Any]]
+) -> Iterator[dict[str, Any]]:
+    for row in ingest:
+        claim = f"{row['layout']}, batches of {row['batch_blocks']}: CPU a block, ns"
+        yield _report.target(claim, row["block_ns"], BLOCK_NS)
+    for row in lookups:
+        claim = f"{row['events']}: p99 of decisions over that with the events elsewhere"
+        yield _report.target(claim, row["p99_over_elsewhere"], SLOWER)
+    for row in memory:
+        yield _report.target(f"{row['shape']}: RSS for a pair, bytes", row["rss_per_pair"], PAIR_BYTES)
+        yield _report.target(f"{row['shape']}: accounted, bytes", row["accounted_per_pair"], PAIR_BYTES)
+
+
+def _flat(soak: list[dict[str, Any]]) -> dict[str, Any]:
+    """The most resident memory over that after a tenth of the events."""
+    resident = [row["rss_mib"] for row in soak]
+    start = resident[len(resident) // 10]
+    return _report.target(
+        f"{soak[-1]['events']} events: RSS over that at a tenth", max(resident) / start, GROWTH
+    )
+
+
+def _realtime() -> list[str]:
+    """What runs a command before all others, where that is allowed: others' turns are no latency of ours."""
+    prefix = ["chrt", "--fifo", "1"]
+    if shutil.which("chrt") and subprocess.run([*prefix, "true"], capture_output=True).returncode == 0:
+        return prefix
+    return []
+
+
+def _rows(command: list[str]) -> list[dict[str, Any]]:
+    return [json.loads(line) for line in _output(command).splitlines()]
+
+
+def _build() -> Path:
+    command = ["cargo", "build", "--release", "--locked", "--message-format=json", "--manifest-path"]
+    command.append(str(_report.ROOT / "bench" / "events" / "Cargo.toml"))
+    messages = map(json.loads, _output(command).splitlines())
+    built = [message["executable"] for message in messages if message.get("executable")]
+    return Path(built[-1])
+
+
+def _output(command: list[str]) -> str:
+    return subprocess.run(command, check=True, stdout=subprocess.PIPE, text=True).stdout
+
+
+if __name__ == "__main__":
+    raise SystemExit(main())
