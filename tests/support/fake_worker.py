@@ -79,6 +79,7 @@ class FakeWorker:
         self.answers_looks = True
         self.has_metrics = True
         self.started = 1.0
+        self.steps = 0
         self.exchanges: list[Exchange] = []
         self.probes = 0
         self.tokenize: Behaviour | None = None
@@ -192,6 +193,7 @@ class FakeWorker:
             f"vllm:num_requests_running{{{label}}} 0.0\n"
             f"vllm:num_requests_waiting{{{label}}} 0.0\n"
             f"vllm:kv_cache_usage_perc{{{label}}} 0.0\n"
+            f"vllm:iteration_tokens_total_count{{{label}}} {self.steps}.0\n"
             f'vllm:cache_config_info{{block_size="16",num_gpu_blocks="4096",{label}}} 1.0\n'
         ).encode()
 

@@ -25,12 +25,15 @@ log = get("fleet")
 class WorkerClient:
     """The control plane's connections to the workers; requests of clients do not come this way."""
 
-    def __init__(self, timeout_s: float, connections: int) -> None:
-        """Take the seconds that one answer may take, and how many connections may be open at once."""
+    def __init__(self, timeout_s: float, connections: int, key: str | None = None) -> None:
+        """Take the seconds that one answer may take, how many connections may be open at once, and the key
+        that workers ask for, where they do.
+        """
+        keyed = {"Authorization": f"Bearer {key}"} if key is not None else {}
         self._session = aiohttp.ClientSession(
             timeout=aiohttp.ClientTimeout(total=timeout_s),
             connector=aiohttp.TCPConnector(limit=connections),
-            headers={"User-Agent": "warmroute"},
+            headers={"User-Agent": "warmroute", **keyed},
         )
 
     async def __aenter__(self) -> "WorkerClient":
@@ -111,7 +114,8 @@ class WorkerClient:
                 method, worker.url + path, data=data, headers=headers, allow_redirects=False
             ) as response:
                 if response.status != 200:
-                    raise WorkerReply(f"{path} answers {response.status}", response.status)
+                    hint = " (--worker-key-file FILE)" if response.status == 401 else ""
+                    raise WorkerReply(f"{path} answers {response.status}{hint}", response.status)
                 return await _bytes(response, path)
         except TimeoutError:
             raise WorkerTimeout(f"{path} does not answer in time") from None

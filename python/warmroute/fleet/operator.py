@@ -16,6 +16,8 @@ from warmroute.fleet.fleet import Fleet
 from warmroute.fleet.health import Status
 from warmroute.fleet.state import WorkerState
 
+# Workers that can be added: each has metrics of its own.
+WORKERS_LIMIT = 16_384
 # Sources that nobody but the operator changes while the router runs.
 _OWN = (API, CONFIG)
 
@@ -84,16 +86,23 @@ class Operator:
             WorkerConflict: where a worker with another URL has the name.
         """
         listing = Listing(worker)
-        present = self._reconciler.wanted(listing.name)
-        if present is not None and present.listing.key != listing.key:
-            raise WorkerConflict(
-                f"the name {listing.name!r} is taken by the worker at {present.listing.worker.url}; "
-                "give this one another name"
-            )
+        self._check_name(listing)
         others = [each for each in self._reconciler.listed(API) if each.key != listing.key]
         self._reconciler.release(listing.key)
         self._reconciler.offer(API, [*others, listing])
         return self.worker(listing.name)
+
+    def _check_name(self, listing: Listing) -> None:
+        state = self._fleet.state(listing.name)
+        present = self._reconciler.wanted(listing.name)
+        is_same = present is not None and present.listing.key == listing.key
+        if state is not None and not is_same and (present is not None or state.base is not None):
+            raise WorkerConflict(
+                f"the name {listing.name!r} is taken by the worker at {state.options.url}; "
+                "give this one another name"
+            )
+        if state is None and len(self._fleet.states()) >= WORKERS_LIMIT:
+            raise WorkerConflict(f"the fleet has {WORKERS_LIMIT} workers, which is as many as it may have")
 
     def drain(self, name: str) -> WorkerEntry:
         """Let a worker finish what it has, and give it nothing more.

@@ -8,6 +8,8 @@ from warmroute.fleet.facts import Facts, Model
 from warmroute.fleet.health import Health
 from warmroute.fleet.pulse import Pulse
 
+U32_MAX = 2**32 - 1
+
 
 @dataclass(slots=True)
 class WorkerState:
@@ -46,7 +48,7 @@ def terms(options: WorkerOptions, facts: Facts, block_size: int) -> dict[str, An
     return {
         "url": options.url,
         # The router counts in its own blocks, also where the worker cuts its KV cache otherwise.
-        "kv_blocks": max(1, kv_blocks * own_size // block_size) if kv_blocks else None,
+        "kv_blocks": min(max(1, kv_blocks * own_size // block_size), U32_MAX) if kv_blocks else None,
         "block_size": block_size,
         "models": options.models or tuple(model.id for model in facts.models),
         "adapters": tuple(model.id for model in facts.models if model.parent),

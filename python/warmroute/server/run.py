@@ -39,7 +39,7 @@ from warmroute.server.checks import Checks
 from warmroute.server.control import Control
 from warmroute.server.explain import Explain
 from warmroute.server.rungs import Rungs
-from warmroute.server.sources import admin_key, check_workers, sources_of
+from warmroute.server.sources import admin_key, check_workers, sources_of, worker_key
 from warmroute.server.truth import Truth
 from warmroute.server.watched import watched
 
@@ -61,7 +61,8 @@ async def _serve(config: Config) -> None:
     # It reads files and encodes for seconds, and may fetch them.
     prompter = await asyncio.to_thread(_prompter, prompts)
     signals = _Signals()
-    async with WorkerClient(options.probe_timeout_ms / 1000, options.probe_concurrency) as client:
+    key = worker_key(options)
+    async with WorkerClient(options.probe_timeout_ms / 1000, options.probe_concurrency, key) as client:
         trust = Trust(prompter)
         verifier = Verifier(prompter, client, prompts.verify_timeout_ms / 1000)
         verifies = prompter.has_tokenizer and prompts.verify_timeout_ms > 0

@@ -79,15 +79,26 @@ def check_workers(config: Config) -> None:
 
 def admin_key(options: ListenOptions) -> str | None:
     """The key of the admin API, or `ConfigError`."""
-    if options.admin_key_file is None:
-        return None
-    where = "listen.admin_key_file"
-    try:
-        key = Path(options.admin_key_file).read_text(encoding="utf-8").strip()
-    except (OSError, UnicodeDecodeError) as error:
-        raise ConfigError(where, options.admin_key_file, f"a file that can be read ({error})") from None
-    if len(key) < KEY_LENGTH or any(character.isspace() for character in key):
-        raise ConfigError(
-            where, options.admin_key_file, f"a file with one word of at least {KEY_LENGTH} characters"
-        )
+    where, path = "listen.admin_key_file", options.admin_key_file
+    key = _word(where, path)
+    if key is not None and len(key) < KEY_LENGTH:
+        raise ConfigError(where, path, f"a file with one word of at least {KEY_LENGTH} characters")
     return key
+
+
+def worker_key(options: FleetOptions) -> str | None:
+    """The key that workers ask for, or `ConfigError`."""
+    return _word("fleet.worker_key_file", options.worker_key_file)
+
+
+def _word(where: str, path: str | None) -> str | None:
+    """The one word of a file."""
+    if path is None:
+        return None
+    try:
+        words = Path(path).read_text(encoding="utf-8").split()
+    except (OSError, UnicodeDecodeError) as error:
+        raise ConfigError(where, path, f"a file that can be read ({error})") from None
+    if len(words) != 1 or not words[0].isascii():
+        raise ConfigError(where, path, "a file with one word")
+    return words[0]

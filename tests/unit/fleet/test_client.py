@@ -138,3 +138,38 @@ async def test_a_reply_without_end_is_cut(
     worker.replies["/health"] = web.Response(body=b"x" * 5000)
     with pytest.raises(WorkerReply, match="longer than"):
         await client.health(worker.options)
+
+
+async def test_the_key_that_workers_ask_for_is_sent_and_asked_for() -> None:
+    seen: list[str | None] = []
+
+    async def models(request: web.Request) -> web.Response:
+        seen.append(request.headers.get("authorization"))
+        return web.Response(text=MODELS) if seen[-1] == "Bearer k" else web.Response(status=401)
+
+    app = web.Application()
+    app.router.add_get("/{path:.*}", models)
+    server = TestServer(app)
+    await server.start_server()
+    options = WorkerOptions(url=f"http://127.0.0.1:{server.port}", name="w1")
+    async with WorkerClient(timeout_s=0.5, connections=4) as client:
+        with pytest.raises(WorkerReply, match="--worker-key-file"):
+            await client.facts(options)
+    async with WorkerClient(timeout_s=0.5, connections=4, key="k") as client:
+        assert [model.id for model in (await client.facts(options)).models] == ["llama"]
+    await server.close()
+    assert seen[0] is None
+
+
+async def test_the_version_is_learnt_where_it_is_told(worker: Worker, client: WorkerClient) -> None:
+    worker.replies["/v1/models"] = web.Response(text=MODELS)
+    assert (await client.facts(worker.options)).version == ""
+    for text, version in (('{"version": "0.32.0"}', "0.32.0"), ("[" * 5000, ""), ('{"version": 3}', "")):
+        worker.replies["/v1/models"] = web.Response(text=MODELS)
+        worker.replies["/version"] = web.Response(text=text)
+        assert (await client.facts(worker.options)).version == version
+
+
+async def test_a_trial_is_one_token(worker: Worker, client: WorkerClient) -> None:
+    with pytest.raises(WorkerReply):
+        await client.trial(worker.options, "llama")

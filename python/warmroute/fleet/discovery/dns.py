@@ -26,6 +26,9 @@ from warmroute.logs import get
 
 # Workers of one name; an answer with more is not a fleet's.
 WORKERS_LIMIT = 1_024
+# Answers in a row from which a worker has to be missing: some servers give a part of the addresses, another
+# one each time.
+MISSES = 3
 # Answers are looked up again a little late, so that many routers do not ask in step.
 JITTER = 0.1
 
@@ -108,6 +111,7 @@ class Name:
     """One name that is looked up, and what it gave last."""
 
     text: str
+    missed: dict[str, int] = field(default_factory=dict)
     workers: tuple[WorkerOptions, ...] = ()
     good_at: float = field(default_factory=time.monotonic)
     due: float = 0.0
@@ -166,7 +170,7 @@ class DnsSource:
         try:
             workers, ttl_s = await self._workers(name)
             if workers:
-                name.workers, name.good_at = workers, time.monotonic()
+                name.workers, name.good_at = _with_missing(name, workers), time.monotonic()
             elif name.workers:
                 fault = f"{name.text}: the answer is empty"
         except LookupFault as error:
@@ -192,6 +196,14 @@ class DnsSource:
             called = f"{target.host}:{target.port}" if len(answer.values) == 1 else None
             found.extend(_worker(address, target.port, called) for address in answer.values)
         return _listed(name, found), ttl_s
+
+
+def _with_missing(name: Name, workers: tuple[WorkerOptions, ...]) -> tuple[WorkerOptions, ...]:
+    """The workers of an answer, and those that have not been missing for long enough."""
+    urls = {worker.url for worker in workers}
+    missing = [worker for worker in name.workers if worker.url not in urls]
+    name.missed = {worker.url: name.missed.get(worker.url, 0) + 1 for worker in missing}
+    return (*workers, *(worker for worker in missing if name.missed[worker.url] < MISSES))
 
 
 def _listed(name: Name, workers: list[WorkerOptions]) -> tuple[WorkerOptions, ...]:

@@ -126,7 +126,8 @@ class Reconciler:
     def _apply(self, name: str, want: Wanted) -> None:
         present = self._present.get(name) or self._returned(name, want)
         if present is None:
-            self._join(name, want)
+            if not self._join(name, want):
+                return
         elif (present.listing.worker, present.source) != (want.listing.worker, want.source):
             self._fleet.update(want.listing.worker, want.source)
         self._present[name] = want
@@ -143,13 +144,21 @@ class Reconciler:
         self._stop_waiting(name)
         return left
 
-    def _join(self, name: str, want: Wanted) -> None:
+    def _join(self, name: str, want: Wanted) -> bool:
+        """Take a worker in; one that the fleet refuses must not keep the others out."""
         self.forget(want.listing.key)
         if name in self._leaving:
             self._stop_waiting(name)
             self._fleet.remove(name)
+        try:
+            self._fleet.add(want.listing.worker, want.source)
+        except WarmrouteError as error:
+            log.once(
+                (name, str(error)), "a worker that is listed cannot be taken in", worker=name, error=error
+            )
+            return False
         log.info("worker joins", worker=name, url=want.listing.worker.url, source=want.source)
-        self._fleet.add(want.listing.worker, want.source)
+        return True
 
     def _leave(self, name: str, present: Wanted, *, at_once: bool) -> None:
         log.info("worker leaves", worker=name)

@@ -134,6 +134,19 @@ async def test_one_name_that_fails_does_not_hold_up_another(server: DnsServer, w
     await watched.becomes({"10.0.0.1:1": "http://10.0.0.1:1", "10.0.0.3:2": "http://10.0.0.3:2"})
 
 
+async def test_a_server_that_gives_a_part_each_time_loses_no_worker(server: DnsServer, watch: Watch) -> None:
+    addresses = [f"10.0.0.{number}" for number in range(6)]
+    server.records[("vllm.test", "A")] = addresses
+    watched = watch("vllm.test:1")
+    everybody = {f"{address}:1": f"http://{address}:1" for address in addresses}
+    await watched.becomes(everybody)
+    for turn in range(6):
+        server.records[("vllm.test", "A")] = addresses[:3] if turn % 2 else addresses[3:]
+        await watched.more(1)
+        assert watched.last == everybody
+    await watched.becomes({f"{address}:1": f"http://{address}:1" for address in addresses[:3]})
+
+
 class Scripted:
     """Lookups that say when they were asked."""
 

@@ -8,6 +8,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from warmroute.config import WorkerOptions
+from warmroute.errors import ConfigError
 from warmroute.fleet.discovery import PRECEDENCE, Listing, Publish, Reconciler
 from warmroute.fleet.discovery import reconcile as reconcile_module
 from warmroute.fleet.discovery.merge import merge
@@ -182,6 +183,24 @@ async def test_a_held_worker_drains_until_no_source_lists_it(
     await until(lambda: list(fleet.workers) == ["b"])
     reconciler.offer("file", [listing("a"), listing("b", 2)])
     assert fleet.draining == set()
+
+
+async def test_a_worker_that_the_fleet_refuses_keeps_no_other_out(
+    fleet: RecordedFleet, reconciler: Reconciler, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    add = fleet.add
+
+    def refuse(options: WorkerOptions, source: str) -> None:
+        if options.name == "a":
+            raise ConfigError("name", "a", "a name that is free")
+        add(options, source)
+
+    monkeypatch.setattr(fleet, "add", refuse)
+    reconciler.offer("file", [listing("a", 1, draining=True), listing("b", 2)])
+    assert list(fleet.workers) == ["b"]
+    monkeypatch.undo()
+    reconciler.offer("file", [listing("a", 1), listing("b", 2)])
+    assert sorted(fleet.workers) == ["a", "b"]
 
 
 async def test_a_source_that_fails_is_tried_again_and_its_workers_stay(
