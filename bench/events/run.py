@@ -67,7 +67,7 @@ def _targets(
 
 
 def _flat(soak: list[dict[str, Any]]) -> dict[str, Any]:
-    """The most resident memory of the second half over that of the first: what is held varies, a leak adds up."""
+    """Most resident memory of the second half over that of the first: what is held varies, a leak adds up."""
     resident = [row["rss_mib"] for row in soak]
     first, second = resident[: len(resident) // 2], resident[len(resident) // 2 :]
     claim = f"{soak[-1]['events']} events: most RSS of the second half over that of the first"
