@@ -69,6 +69,12 @@ docs: build ## Write the generated pages of docs/: configuration, metrics, token
 	$(PY) -m warmroute.metrics.page > docs/metrics.md
 	$(PY) -m bench.exact.page > docs/tokenizers.md
 
+.PHONY: proto
+proto: $(VENV)/.tools ## Write the code that is generated from proto/: Python, Rust, and Go where Go is there
+	$(PY) -m grpc_tools.protoc -I proto --python_out=python --pyi_out=python --grpc_python_out=python proto/warmroute/v1/*.proto
+	UPDATE_PROTO=1 cargo test --locked -p warmroute-proto --test generated
+	$(if $(shell command -v go),PYTHON=$(abspath $(PY)) examples/go/generate.sh examples/go,@echo "no go on the path: examples/go is left as it is")
+
 .PHONY: build
 build: $(VENV)/.built ## Build the compiled part and install the package, editable, into .venv
 

@@ -22,12 +22,16 @@ __all__ = [
     "Cost",
     "Decision",
     "Explanation",
+    "Generation",
     "Lease",
     "Mirror",
     "OptionSpec",
     "Prompter",
     "Proxy",
     "Router",
+    "RpcRequest",
+    "RpcService",
+    "RpcStream",
     "SimServer",
     "Tokenizer",
     "WorkerView",
@@ -203,6 +207,10 @@ class Router:
         Raises:
             UnknownWorker: for a name that the fleet does not have.
         """
+
+    @property
+    def fleet_revision(self) -> int:
+        """Counts changes of the fleet: while it is the same, `workers` gives the same."""
 
     def workers(self) -> list[WorkerView]:
         """Every worker; one that left gives its place to the next that joins."""
@@ -497,6 +505,10 @@ class WorkerView:
     def block_size(self) -> int | None: ...
     @property
     def models(self) -> list[str]: ...
+    @property
+    def adapters(self) -> list[str]:
+        """Those of the models that are LoRA adapters."""
+
     @property
     def max_model_len(self) -> int | None: ...
     @property
@@ -806,3 +818,116 @@ class SimServer:
 
     def stop(self, grace_s: float = 0.0) -> None:
         """Take nothing more, wait up to `grace_s` real seconds for what runs, and end."""
+
+@final
+class RpcService:
+    """Answers the messages of `warmroute.v1.Router`: their bytes in, the bytes of their answers out.
+
+    What a message is not answered for is raised as the exception of `warmroute.errors` that says so.
+    """
+
+    def __new__(
+        cls, router: Router, prompter: Prompter, *, max_reservations: int, lease_time_s: float
+    ) -> RpcService:
+        """Take the router, what reads prompts, how many reservations may be open, and for how long."""
+
+    def takes_long(self, request: bytes, length: int, *, on_stream: bool = False) -> bool:
+        """Whether a `RouteRequest` (a `RouteStreamRequest`) has a text of more bytes that is encoded here."""
+
+    def route(self, request: bytes) -> bytes:
+        """Answer a `RouteRequest` with a `RouteResponse`."""
+
+    def read_route(self, request: bytes) -> RpcRequest:
+        """Read a `RouteRequest`; may be called from any thread."""
+
+    def route_read(self, asked: RpcRequest) -> bytes:
+        """Answer a request that was read with a `RouteResponse`."""
+
+    def report(self, request: bytes) -> bytes:
+        """Answer a `ReportRequest` with a `ReportResponse`."""
+
+    def decide(self, request: bytes) -> bytes:
+        """Answer a `DecideRequest` with a `DecideResponse`."""
+
+    def explain(self, request: bytes) -> bytes:
+        """Answer an `ExplainRequest` with an `ExplainResponse`."""
+
+    def generate(self, request: bytes, request_id: str) -> Generation:
+        """Read a `GenerateRequest`; `request_id` names it where the caller does not."""
+
+    def open_stream(self) -> RpcStream:
+        """Open a stream: its reservations end with it."""
+
+    def answer(self, stream: RpcStream, request: bytes) -> bytes:
+        """Answer a `RouteStreamRequest` with a `RouteStreamResponse`, whatever it is."""
+
+    def expire(self) -> int:
+        """Abandon the reservations whose lease time ran out; says how many."""
+
+    def drain(self) -> None:
+        """Take nothing new from here on; reports are taken."""
+
+    def stats(self) -> dict[str, int]:
+        """Counters since the start and the state of the moment.
+
+        Keys: `open` reservations, open `streams`, reservations that `expired` or `left_with_stream`, that
+        were `refused` for want of room, and requests of `later_attempts`.
+        """
+
+@final
+class RpcRequest:
+    """A `RouteRequest` that was read."""
+
+@final
+class RpcStream:
+    """A stream that owns reservations."""
+
+    @property
+    def is_empty(self) -> bool:
+        """Whether no reservation is open."""
+
+    def end(self) -> int:
+        """Abandon the stream's reservations; says how many."""
+
+@final
+class Generation:
+    """A request that is handed over. Dropped, it counts as cancelled."""
+
+    def book(self) -> None:
+        """Choose a worker and book it."""
+
+    def book_another(self, outcome: _Outcome) -> bool:
+        """Choose another worker after this outcome at the first; `False` where there is none."""
+
+    @property
+    def worker(self) -> str:
+        """The name of the worker that is booked."""
+
+    @property
+    def url(self) -> str:
+        """Where the request goes."""
+
+    @property
+    def dp_rank(self) -> int | None:
+        """The worker's data-parallel rank."""
+
+    @property
+    def request_id(self) -> str:
+        """The request's name."""
+
+    @property
+    def body(self) -> bytes:
+        """The body for the worker."""
+
+    def routed(self) -> bytes | None:
+        """The `GenerateResponse` that says which worker answers; `None` where none is booked."""
+
+    def feed(self, data: bytes) -> tuple[list[bytes], bool, str | None]:
+        """Take in bytes of the worker's reply.
+
+        Gives the `GenerateResponse`s that they make, whether the reply is complete, and what the worker said
+        where it failed.
+        """
+
+    def close(self, outcome: _Outcome) -> None:
+        """End the booking, if it is open."""

@@ -47,9 +47,17 @@ class RequestError(WarmrouteError, ValueError):
 
 
 class InvalidRequest(RequestError):
-    """A body, a token id or an argument that cannot be understood."""
+    """A body, a token id or an argument that cannot be understood.
+
+    `field` is the field at fault, where it is one.
+    """
 
     code = "invalid_request"
+
+    def __init__(self, message: str, field: str = "") -> None:
+        """Take the message and the field at fault."""
+        super().__init__(message)
+        self.field = field
 
 
 class Unauthorized(RequestError):
@@ -92,11 +100,32 @@ class WorkerConflict(RequestError):
     code = "worker_conflict"
 
 
+class UnknownReservation(RequestError, LookupError):
+    """There is no reservation of that number: it has ended, or its lease time ran out."""
+
+    http_status = 404
+    grpc_code = "NOT_FOUND"
+    code = "reservation_not_found"
+
+
 class PromptTooLong(RequestError):
     """The prompt is longer than any eligible worker takes."""
 
     http_status = 413
     code = "context_length_exceeded"
+
+
+class WorkerRefused(RequestError):
+    """The worker refuses the request, in its own words."""
+
+    grpc_code = "FAILED_PRECONDITION"
+    code = "worker_refused"
+
+    def __init__(self, message: str, status: int = 400, retry_after_s: float | None = None) -> None:
+        """Take the message, the status that the worker sent, and when it says to try again."""
+        super().__init__(message)
+        self.status = status
+        self.retry_after_s = retry_after_s
 
 
 class TokensRefused(RequestError):
@@ -114,19 +143,10 @@ class TokensRefused(RequestError):
 
 
 class FleetError(WarmrouteError):
-    """The fleet cannot take the request at this moment."""
+    """The fleet cannot take the request at this moment; `retry_after_s` says when to try again."""
 
     http_status = 503
     grpc_code = "UNAVAILABLE"
-
-
-class Saturated(FleetError):
-    """Every eligible worker is full; `retry_after_s` says when trying again makes sense."""
-
-    http_status = 429
-    grpc_code = "RESOURCE_EXHAUSTED"
-    error_type = "rate_limit_error"
-    code = "saturated"
 
     def __init__(self, message: str, retry_after_s: float = 1.0) -> None:
         """Take the message and the seconds after which trying again makes sense."""
@@ -134,10 +154,49 @@ class Saturated(FleetError):
         self.retry_after_s = retry_after_s
 
 
+class Saturated(FleetError):
+    """Every eligible worker is full."""
+
+    http_status = 429
+    grpc_code = "RESOURCE_EXHAUSTED"
+    error_type = "rate_limit_error"
+    code = "saturated"
+
+
+class TooManyReservations(FleetError):
+    """As many reservations are open as may be."""
+
+    http_status = 429
+    grpc_code = "RESOURCE_EXHAUSTED"
+    error_type = "rate_limit_error"
+    code = "too_many_reservations"
+
+
+class TooManyCalls(FleetError):
+    """As many calls are open as may be."""
+
+    http_status = 429
+    grpc_code = "RESOURCE_EXHAUSTED"
+    error_type = "rate_limit_error"
+    code = "too_many_calls"
+
+
+class Draining(FleetError):
+    """The router ends, and takes nothing new."""
+
+    code = "draining"
+
+
 class NoEligibleWorker(FleetError):
     """No worker that could serve the request is ready."""
 
     code = "no_eligible_worker"
+
+
+class RouterUnreachable(FleetError, ConnectionError):
+    """The router itself does not answer; what a client raises."""
+
+    code = "router_unreachable"
 
 
 class DeadlineExceeded(FleetError, TimeoutError):

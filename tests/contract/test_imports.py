@@ -17,12 +17,12 @@ PYTHON_ROWS = [
     ["cli"],
     ["demo"],
     ["server", "sim"],
-    ["rpc", "fleet"],
+    ["rpc", "fleet", "client"],
     ["config", "metrics", "logs"],
     ["native"],
-    ["errors"],
+    ["errors", "v1"],
 ]
-CRATE_ROWS = [["python"], ["proxy", "sim"], ["prompt"], ["core"]]
+CRATE_ROWS = [["python"], ["proxy", "rpc", "sim"], ["prompt"], ["core", "proto"]]
 CORE_ROWS = [
     ["router"],
     ["select", "admit"],

@@ -2,6 +2,7 @@
 
 from warmroute.config.front import (
     FleetOptions,
+    GrpcOptions,
     ListenOptions,
     LogOptions,
     PromptOptions,
@@ -13,10 +14,12 @@ from warmroute.config.load import Config, Setting, load
 from warmroute.config.option import Option, options_of
 from warmroute.config.schema import Schema, Section
 from warmroute.config.tokenizers import tokenizers_of
+from warmroute.config.worker import worker_of
 
 __all__ = [
     "Config",
     "FleetOptions",
+    "GrpcOptions",
     "ListenOptions",
     "LogOptions",
     "Option",
@@ -30,4 +33,5 @@ __all__ = [
     "options_of",
     "resolve_tokenizer",
     "tokenizers_of",
+    "worker_of",
 ]

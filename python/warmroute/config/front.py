@@ -31,6 +31,67 @@ class ListenOptions:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
+class GrpcOptions:
+    """The gRPC endpoint."""
+
+    grpc_host: str = option("127.0.0.1", "Address of the gRPC endpoint.")
+    grpc_port: int | None = option(
+        None,
+        "Port of the gRPC endpoint; 0 takes a free one. Without it there is none.",
+        minimum=0,
+        maximum=PORT_MAX,
+    )
+    grpc_tls_cert: str | None = option(
+        None, "A PEM file with the certificate chain. It is read again when it has changed."
+    )
+    grpc_tls_key: str | None = option(None, "A PEM file with the certificate's key.")
+    grpc_tls_client_ca: str | None = option(
+        None, "A PEM file with authorities. Clients then need a certificate of one of them (mutual TLS)."
+    )
+    grpc_api_keys_file: str | None = option(
+        None,
+        "A file with API keys, one a line. Calls then need one of them, as `authorization: Bearer KEY` or "
+        "`x-api-key: KEY`; health checks and reflection need none.",
+    )
+    grpc_api_keys_env: str | None = option(
+        None, "Name of an environment variable with API keys, separated by commas; besides those of the file."
+    )
+    grpc_max_message_bytes: int = option(
+        16 << 20, "The longest message.", minimum=1 << 10, maximum=2**31 - 1, unit="bytes"
+    )
+    grpc_max_calls: int = option(
+        10_000, "Calls that may be open at once; more are refused.", minimum=1, maximum=1_000_000
+    )
+    grpc_keepalive_ms: int = option(
+        20_000,
+        "Silence of a client after which it is asked whether it is there.",
+        minimum=1_000,
+        maximum=DAY_MS,
+        unit="ms",
+    )
+    grpc_keepalive_timeout_ms: int = option(
+        10_000,
+        "How long its answer may take; then its calls are cancelled.",
+        minimum=100,
+        maximum=DAY_MS,
+        unit="ms",
+    )
+    grpc_lease_time_ms: int = option(
+        60_000,
+        "How long a reservation made by `Route` lasts without a report; then it is abandoned.",
+        minimum=100,
+        maximum=DAY_MS,
+        unit="ms",
+    )
+    grpc_max_reservations: int = option(
+        65_536,
+        "Reservations of gRPC callers that may be open at once; more are refused.",
+        minimum=1,
+        maximum=10_000_000,
+    )
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
 class PromptOptions:
     """How prompts become tokens."""
 

@@ -3,7 +3,14 @@
 from collections.abc import Iterable
 
 from warmroute import native
-from warmroute.config.front import FleetOptions, ListenOptions, LogOptions, PromptOptions, SimWorkerOptions
+from warmroute.config.front import (
+    FleetOptions,
+    GrpcOptions,
+    ListenOptions,
+    LogOptions,
+    PromptOptions,
+    SimWorkerOptions,
+)
 from warmroute.config.option import Option, OptionSpec, options_of
 from warmroute.config.schema import Schema, Section
 
@@ -16,6 +23,7 @@ def serve_schema() -> Schema:
             Section("fleet", "the workers and their health", options_of(FleetOptions)),
             Section("prompt", "how prompts become tokens", options_of(PromptOptions)),
             Section("router", "how a worker is chosen", _compiled(native.ROUTER_OPTIONS)),
+            Section("grpc", "the gRPC endpoint", options_of(GrpcOptions)),
             Section("proxy", "the HTTP data plane", _compiled(native.PROXY_OPTIONS)),
             Section("log", "what is logged", options_of(LogOptions)),
         ]

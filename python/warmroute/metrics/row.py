@@ -33,6 +33,7 @@ class Snapshot:
     checks: Mapping[str, Any] = field(default_factory=dict)
     seen: Mapping[str, int] = field(default_factory=dict)
     events: Mapping[str, Mapping[str, Any]] = field(default_factory=dict)
+    grpc: Mapping[str, Any] = field(default_factory=dict)
     sources: Mapping[str, Mapping[str, Any]] = field(default_factory=dict)
     fleet: Mapping[str, Mapping[str, Any]] = field(default_factory=dict)
 

@@ -104,6 +104,18 @@ def _watched(name: str) -> Callable[[Snapshot], Iterable[Sample]]:
     return lambda snapshot: [((worker,), told[name]) for worker, told in snapshot.fleet.items()]
 
 
+def _grpc(name: str) -> Callable[[Snapshot], Iterable[Sample]]:
+    return lambda snapshot: [((), snapshot.grpc.get(name, 0))]
+
+
+def _grpc_calls(snapshot: Snapshot) -> Iterable[Sample]:
+    return list(snapshot.grpc.get("calls", {("Route", "OK"): 0}).items())
+
+
+def _reservations(name: str) -> Callable[[Snapshot], Iterable[Sample]]:
+    return lambda snapshot: [((), snapshot.grpc.get("reservations", {}).get(name, 0))]
+
+
 def _errors(snapshot: Snapshot) -> Iterable[Sample]:
     workers = [worker["errors"] for worker in snapshot.router["workers"]]
     counts = [sum(counts) for counts in zip(*workers, strict=True)]
@@ -426,6 +438,41 @@ PROXY = (
     _counter("worker_reuses", "Requests sent on a kept connection.", _proxy("worker_reuses")),
 )
 
+GRPC = (
+    _counter("grpc_calls", "gRPC calls that ended, by method and status.", _grpc_calls, "method", "code"),
+    _gauge("grpc_calls_open", "gRPC calls that are open.", _grpc("calls_open")),
+    _counter("grpc_stream_messages", "Messages of callers on RouteStream.", _grpc("stream_messages")),
+    _counter("grpc_chunks", "Messages of Generate that were made of workers' events.", _grpc("chunks")),
+    _counter(
+        "grpc_retries",
+        "Requests of Generate that went to another worker after the first gave nothing.",
+        _grpc("retries"),
+    ),
+    _counter("grpc_retries_denied", "Such retries that the budget did not allow.", _grpc("retries_denied")),
+    _counter(
+        "grpc_later_attempts",
+        "Requests that their callers had tried before.",
+        _reservations("later_attempts"),
+    ),
+    _gauge("grpc_streams_open", "RouteStreams that are open.", _reservations("streams")),
+    _gauge("grpc_reservations_open", "Reservations of gRPC callers that are open.", _reservations("open")),
+    _counter(
+        "grpc_reservations_expired",
+        "Those that nobody reported within their lease time.",
+        _reservations("expired"),
+    ),
+    _counter(
+        "grpc_reservations_left",
+        "Those that were open when their stream ended.",
+        _reservations("left_with_stream"),
+    ),
+    _counter(
+        "grpc_reservations_refused",
+        "Requests refused because as many reservations were open as may be.",
+        _reservations("refused"),
+    ),
+)
+
 SECTIONS: tuple[tuple[str, tuple[Row, ...]], ...] = (
     ("The process", PROCESS),
     ("Seen prompts", PROMPTS),
@@ -434,5 +481,6 @@ SECTIONS: tuple[tuple[str, tuple[Row, ...]], ...] = (
     ("Discovery", DISCOVERY),
     ("KV events and truth", EVENTS),
     ("HTTP", PROXY),
+    ("gRPC", GRPC),
 )
 ROWS: tuple[Row, ...] = tuple(row for _, rows in SECTIONS for row in rows)

@@ -43,7 +43,7 @@ class Guard:
     def __init__(self, key: str | None, host: str) -> None:
         """Take the key, and the address that the router listens on."""
         self._key = key
-        self._local = _is_loopback(host)
+        self._local = is_loopback(host)
 
     def check(self, headers: Mapping[str, str]) -> None:
         """Raise `Unauthorized` or `Forbidden` unless the request may pass."""
@@ -120,7 +120,8 @@ def _worker(body: bytes) -> WorkerOptions:
         raise InvalidRequest(str(error)) from None
 
 
-def _is_loopback(host: str) -> bool:
+def is_loopback(host: str) -> bool:
+    """Whether an address is of this machine alone."""
     try:
         return ipaddress.ip_address(host).is_loopback
     except ValueError:

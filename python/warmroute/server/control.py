@@ -103,14 +103,19 @@ class Control:
     def _healthz(self, _query: str, _body: bytes) -> Reply:
         return text_reply("ok")
 
-    def _readyz(self, _query: str, _body: bytes) -> Reply:
+    def unready(self) -> str:
+        """Why nothing should be sent here; empty where the router is ready."""
         if self.draining:
-            return text_reply("draining", 503)
+            return "draining"
         if not self._fleet.is_ready():
-            return text_reply("no worker is up", 503)
+            return "no worker is up"
         if waiting := self._warming():
-            return text_reply(f"warming: the KV events of {len(waiting)} workers are replayed", 503)
-        return text_reply("ready")
+            return f"warming: the KV events of {len(waiting)} workers are replayed"
+        return ""
+
+    def _readyz(self, _query: str, _body: bytes) -> Reply:
+        why = self.unready()
+        return text_reply(why, 503) if why else text_reply("ready")
 
     def _scrape(self, _query: str, _body: bytes) -> Reply:
         return 200, CONTENT_TYPE, self._metrics.render()

@@ -1,10 +1,12 @@
 """Puts the parts together and runs them until a signal."""
 
+from __future__ import annotations
+
 import asyncio
 import signal
 import time
 from collections.abc import Callable, Mapping
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import uvloop
 
@@ -37,11 +39,15 @@ from warmroute.native import Mirror, Prompter, Proxy, Router, __version__
 from warmroute.server.admin import Admin, Guard
 from warmroute.server.checks import Checks
 from warmroute.server.control import Control
+from warmroute.server.endpoint import endpoint, stats_of
 from warmroute.server.explain import Explain
 from warmroute.server.rungs import Rungs
 from warmroute.server.sources import admin_key, check_workers, sources_of, worker_key
 from warmroute.server.truth import Truth
 from warmroute.server.watched import watched
+
+if TYPE_CHECKING:
+    from warmroute.rpc import Server
 
 log = get("server")
 
@@ -100,6 +106,7 @@ async def _serve(config: Config) -> None:
         port = server.proxy.start()
         log.info("listening", host=listen.host, port=port, workers=len(config.workers), policy=router.policy)
         try:
+            await server.start_grpc(operator)
             reconciler.offer(CONFIG, [Listing(worker) for worker in config.workers])
             for source in sources:
                 reconciler.run(source)
@@ -111,7 +118,7 @@ async def _serve(config: Config) -> None:
             await reconciler.close()
             await scraper.close()
             await fleet.close()
-            server.proxy.stop()
+            await server.stop()
             events.close()
     log.info("ended")
 
@@ -185,6 +192,7 @@ class _Server:
         self._follower = follower
         self._prompter = prompter
         self._config = config
+        self._grpc: Server | None = None
         self.checks = Checks(prompter)
         listen, options = config.view("listen", ListenOptions), config.section("proxy")
         self._rungs = Rungs(prompter, fleet, trust, options["worker_tokenize"])
@@ -202,6 +210,20 @@ class _Server:
         self.proxy = Proxy(
             router, prompter, host=listen.host, port=listen.port, control=self._control, **options
         )
+
+    async def start_grpc(self, operator: Operator) -> None:
+        """Serve gRPC, too, where a port is set."""
+        self._grpc = endpoint(
+            self._config, self._router, self._prompter, operator, lambda: not self._control.unready()
+        )
+        if self._grpc is not None:
+            await self._grpc.start()
+
+    async def stop(self) -> None:
+        """End at once."""
+        if self._grpc is not None:
+            await self._grpc.stop()
+        self.proxy.stop()
 
     def _explain_body(self, endpoint: str, body: bytes) -> Any:
         # As a request of this body is routed, as far as that can be said without asking a worker.
@@ -227,6 +249,7 @@ class _Server:
             seen=self._prompter.cache_stats(),
             events=self._follower.stats(),
             fleet=watched(self._fleet, self._scraper),
+            grpc=stats_of(self._grpc),
             sources={name: standing.document() for name, standing in self._standings.items()},
         )
 
@@ -234,12 +257,19 @@ class _Server:
         """Finish what runs, for a time at most, unless it is cut short."""
         self._control.draining = True
         log.info("draining", timeout_s=timeout_s)
-        drained = asyncio.create_task(asyncio.to_thread(self.proxy.drain, timeout_s))
+        drained = asyncio.create_task(self._drain(timeout_s))
         stopped = asyncio.create_task(cut.wait())
         await asyncio.wait({drained, stopped}, return_when=asyncio.FIRST_COMPLETED)
         if not drained.done():
             log.warning("ending at once: requests are cut off")
-            self.proxy.stop()
+            await self.stop()
         stopped.cancel()
         if not await drained:
             log.warning("not everything had ended in time")
+
+    async def _drain(self, timeout_s: float) -> bool:
+        """Finish what runs on both ways in; says whether everything had ended in time."""
+        calls = [asyncio.to_thread(self.proxy.drain, timeout_s)]
+        if self._grpc is not None:
+            calls.append(self._grpc.drain(timeout_s))
+        return all(await asyncio.gather(*calls))

@@ -87,9 +87,15 @@ pub struct Fleet {
     places: Vec<Option<Place>>,
     by_name: HashMap<String, Slot>,
     generations: u32,
+    revision: u64,
 }
 
 impl Fleet {
+    /// Counts the changes of the fleet: while it is the same, so is all that is known of every worker.
+    pub fn revision(&self) -> u64 {
+        self.revision
+    }
+
     /// Takes in a worker, ready.
     ///
     /// # Errors
@@ -104,6 +110,7 @@ impl Fleet {
         }
         let slot = Slot(index as u32);
         self.generations = self.generations.wrapping_add(1);
+        self.revision += 1;
         self.by_name.insert(spec.name.clone(), slot);
         let worker = worker(WorkerId { slot, generation: self.generations }, spec);
         self.places[index] = Some(Place { worker: Arc::clone(&worker), ready: true, draining: false });
@@ -157,6 +164,7 @@ impl Fleet {
     pub fn remove(&mut self, name: &str) -> Result<Arc<Worker>, FleetError> {
         let unknown = || FleetError::UnknownWorker(name.to_owned());
         let slot = self.by_name.remove(name).ok_or_else(unknown)?;
+        self.revision += 1;
         self.places[slot.index()].take().map(|place| place.worker).ok_or_else(unknown)
     }
 
@@ -192,6 +200,7 @@ impl Fleet {
     fn place_mut(&mut self, name: &str) -> Result<&mut Place, FleetError> {
         let slot = self.by_name.get(name).copied();
         let place = slot.and_then(|slot| self.places[slot.index()].as_mut());
+        self.revision += 1;
         place.ok_or_else(|| FleetError::UnknownWorker(name.to_owned()))
     }
 }

@@ -3,6 +3,7 @@
 use pyo3::call::PyCallArgs;
 use pyo3::prelude::*;
 use warmroute_core::error::{ConfigError, FleetError, RouteError};
+use warmroute_rpc::{Failure, Kind};
 
 /// The exception `name` of `warmroute.errors`, made with `args`.
 pub(crate) fn raise<'py>(py: Python<'py>, name: &str, args: impl PyCallArgs<'py>) -> PyErr {
@@ -40,5 +41,17 @@ pub(crate) fn route(py: Python<'_>, error: &RouteError) -> PyErr {
         RouteError::PromptTooLong { .. } => raise(py, "PromptTooLong", (message,)),
         RouteError::NoEligibleWorker => raise(py, "NoEligibleWorker", (message,)),
         RouteError::Saturated { retry_after } => raise(py, "Saturated", (message, retry_after.as_secs_f64())),
+    }
+}
+
+/// Why a message is not answered.
+pub(crate) fn failure(py: Python<'_>, failure: &Failure) -> PyErr {
+    let (name, message) = (failure.kind.exception(), failure.message.as_str());
+    match (failure.kind, failure.retry_after) {
+        (Kind::InvalidRequest, _) => raise(py, name, (message, failure.field)),
+        (Kind::Saturated | Kind::TooManyReservations, Some(after)) => {
+            raise(py, name, (message, after.as_secs_f64()))
+        }
+        _ => raise(py, name, (message,)),
     }
 }

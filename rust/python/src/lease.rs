@@ -20,6 +20,14 @@ const OUTCOMES: [(&str, Outcome); 5] = [
     ("abandoned", Outcome::Abandoned),
 ];
 
+/// The outcome of this name.
+pub(crate) fn outcome(py: Python<'_>, name: &str) -> PyResult<Outcome> {
+    OUTCOMES.iter().find(|(known, _)| *known == name).map(|(_, outcome)| *outcome).ok_or_else(|| {
+        let names = OUTCOMES.map(|(name, _)| name).join(", ");
+        errors::invalid(py, format!("outcome {name:?} is not known: use one of {names}"))
+    })
+}
+
 /// The booking of a request on its worker. Its load is given back when it is closed, or dropped.
 #[pyclass(frozen, module = "warmroute._core", name = "Lease")]
 pub(crate) struct PyLease {
@@ -106,13 +114,8 @@ impl PyLease {
 
     #[pyo3(signature = (outcome = "finished"))]
     fn close(&self, py: Python<'_>, outcome: &str) -> PyResult<bool> {
-        match OUTCOMES.iter().find(|(name, _)| *name == outcome) {
-            Some((_, outcome)) => Ok(self.with(py, |lease| lease.close(*outcome))),
-            None => {
-                let names = OUTCOMES.map(|(name, _)| name).join(", ");
-                Err(errors::invalid(py, format!("outcome {outcome:?} is not known: use one of {names}")))
-            }
-        }
+        let outcome = self::outcome(py, outcome)?;
+        Ok(self.with(py, |lease| lease.close(outcome)))
     }
 
     fn __enter__(slf: Py<Self>) -> Py<Self> {

@@ -10,6 +10,8 @@ mod prompter;
 mod proxy;
 mod random;
 mod router;
+mod rpc;
+mod rpc_generation;
 mod sim;
 mod stats;
 mod tokenizer;
@@ -45,5 +47,9 @@ fn _core(module: &Bound<'_, PyModule>) -> PyResult<()> {
     module.add_class::<prompter::PyPrompter>()?;
     module.add_class::<tokenizer::PyTokenizer>()?;
     module.add_class::<proxy::PyProxy>()?;
+    module.add_class::<rpc::PyRpcService>()?;
+    module.add_class::<rpc::PyRpcStream>()?;
+    module.add_class::<rpc::PyAsked>()?;
+    module.add_class::<rpc_generation::PyGeneration>()?;
     module.add_class::<sim::PySimServer>()
 }

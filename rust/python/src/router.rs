@@ -231,6 +231,11 @@ impl PyRouter {
         self.change(py, |router| router.remove_worker(name))
     }
 
+    #[getter]
+    fn fleet_revision(&self, py: Python<'_>) -> u64 {
+        py.detach(|| self.router.lock().fleet().revision())
+    }
+
     fn workers(&self, py: Python<'_>) -> Vec<PyWorker> {
         py.detach(|| {
             self.router.lock().fleet().iter().map(|(worker, state)| PyWorker::new(worker, state)).collect()

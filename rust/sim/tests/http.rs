@@ -46,6 +46,7 @@ fn a_chat_streams_one_chunk_for_a_token() {
     assert_eq!(HashTokenizer.text(&text).unwrap().len(), 4);
     let ends: Vec<_> = events[..5].iter().map(|event| event["choices"][0]["finish_reason"].clone()).collect();
     assert_eq!(ends, [Value::Null, Value::Null, Value::Null, Value::Null, json!("length")]);
+    assert_eq!(events[1]["choices"][0]["token_ids"], Value::Null);
     assert_eq!(events[5]["choices"], json!([]));
     assert_eq!(events[5]["usage"]["completion_tokens"], 4);
     assert!(
@@ -53,6 +54,19 @@ fn a_chat_streams_one_chunk_for_a_token() {
             .iter()
             .all(|event| event["object"] == "chat.completion.chunk" && event["id"] == events[0]["id"])
     );
+}
+
+#[test]
+fn token_ids_come_where_they_are_asked_for() {
+    let server = start(fast());
+    let options = json!({"max_tokens": 3, "stream": true, "return_token_ids": true});
+    let events = Client::connect(&server).post("/v1/chat/completions", &chat_body(&options)).events();
+    let ids: Vec<_> = events[1..].iter().map(|event| event["choices"][0]["token_ids"].clone()).collect();
+    assert!(ids.len() == 3 && ids.iter().all(|ids| ids.as_array().is_some_and(|ids| ids.len() == 1)));
+    let whole = chat_body(&json!({"max_tokens": 3, "return_token_ids": true}));
+    let whole = Client::connect(&server).post("/v1/chat/completions", &whole).json();
+    let of_stream: Vec<_> = ids.iter().map(|ids| ids[0].clone()).collect();
+    assert_eq!(whole["choices"][0]["token_ids"], json!(of_stream));
 }
 
 #[test]

@@ -4,6 +4,7 @@ mod candidates;
 mod events;
 mod explain;
 mod hits;
+mod others;
 mod shared;
 mod stats;
 mod truth;
@@ -14,6 +15,7 @@ use std::time::Duration;
 
 pub use candidates::Refusal;
 pub use explain::{CandidateView, Explanation};
+pub use others::{Alternative, Others};
 pub use shared::{Lease, SharedRouter};
 pub use stats::{Stats, WorkerStats};
 pub use truth::{ERROR_BUCKETS, Loss, Truth};

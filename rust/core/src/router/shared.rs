@@ -10,7 +10,7 @@ use crate::block::{BlockHasher, Namespace};
 use crate::config::RouterConfig;
 use crate::error::{ConfigError, RouteError};
 use crate::load::ledger::{Outcome, Reservation};
-use crate::router::{Decision, RouteRequest, Router};
+use crate::router::{Decision, Others, RouteRequest, Router};
 use crate::time::Time;
 
 /// How often the lock is looked at before the thread sleeps for it, some ten microseconds in all. It is held for a
@@ -96,8 +96,31 @@ impl SharedRouter {
     /// [`RouteError`].
     pub fn route(&self, request: &RouteRequest<'_>, now: Time, random: u64) -> Result<Lease, RouteError> {
         let (decision, reservation) = self.lock().route(request, now, random)?;
-        let tenant = request.tenant.into();
-        Ok(Lease { router: self.clone(), decision, tenant, reservation: Some(reservation) })
+        Ok(self.lease(request, decision, reservation))
+    }
+
+    /// The same with up to `limit` alternatives; see [`Router::route_among`].
+    ///
+    /// # Errors
+    /// [`RouteError`].
+    pub fn route_among(
+        &self,
+        request: &RouteRequest<'_>,
+        now: Time,
+        random: u64,
+        limit: usize,
+    ) -> Result<(Lease, Others), RouteError> {
+        let (decision, reservation, others) = self.lock().route_among(request, now, random, limit)?;
+        Ok((self.lease(request, decision, reservation), others))
+    }
+
+    fn lease(&self, request: &RouteRequest<'_>, decision: Decision, reservation: Reservation) -> Lease {
+        Lease {
+            router: self.clone(),
+            decision,
+            tenant: request.tenant.into(),
+            reservation: Some(reservation),
+        }
     }
 }
 

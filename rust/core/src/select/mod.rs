@@ -111,3 +111,13 @@ pub fn pick(
         Policy::CacheAware => alternatives::cache_aware(question, candidates, config),
     }
 }
+
+/// The cheapest of the warm candidates, by its place; nothing where none is warm.
+pub fn cheapest_warm(
+    question: &Question,
+    candidates: &[Candidate],
+    config: &RouterConfig,
+    prices: &Calibration,
+) -> Option<usize> {
+    priced::cheapest_warm(question, candidates, config, prices)
+}

@@ -31,7 +31,7 @@ pub(super) fn pick(
     let stable_pick = |warm: bool| {
         stable::within(priced.iter().filter(|p| p.warm == warm).map(|p| (p.place, p.cost, p.rank)), band)
     };
-    let Some(best) = priced.iter().filter(|p| p.warm).min_by(|a, b| a.cost.total_cmp(&b.cost)) else {
+    let Some(best) = cheapest(&priced) else {
         return stable_pick(false).map(|index| Pick { index, reason: Reason::Cold });
     };
     let holders = priced.iter().filter(|p| p.warm).count() as u32;
@@ -44,6 +44,21 @@ pub(super) fn pick(
         return Some(Pick { index, reason: Reason::Spill });
     }
     Some(Pick { index: best.place, reason: Reason::Warm })
+}
+
+/// The place of the cheapest warm candidate.
+pub(super) fn cheapest_warm(
+    question: &Question,
+    candidates: &[Candidate],
+    config: &RouterConfig,
+    prices: &Calibration,
+) -> Option<usize> {
+    let priced = price(question, candidates, config, prices);
+    cheapest(&priced).map(|p| p.place)
+}
+
+fn cheapest(priced: &[Priced]) -> Option<&Priced> {
+    priced.iter().filter(|p| p.warm).min_by(|a, b| a.cost.total_cmp(&b.cost))
 }
 
 /// The candidates with their costs; the full ones only where every one is full.

@@ -109,6 +109,7 @@ impl Api {
         let mut reply =
             Reply::new(kind, &model, request_id, &self.vocabulary, self.config.engine.block_size, prompts);
         reply.include_usage = call.include_usage;
+        reply.token_ids = call.token_ids;
         let (stream, choices) = (call.stream, call.prompts.len());
         let (ticket, tokens) = self.driver.submit(self.submissions(call, &model))?;
         if stream {

@@ -23,6 +23,8 @@ pub(super) struct Reply {
     chunk_head: String,
     usage: Usage,
     pub(super) include_usage: bool,
+    /// Whether choices have the ids of their tokens.
+    pub(super) token_ids: bool,
     /// Choices whose last token has not come.
     unfinished: usize,
 }
@@ -81,6 +83,7 @@ impl Reply {
             chunk_head,
             usage: Usage { prompt: prompts.sum(), ..Usage::default() },
             include_usage: false,
+            token_ids: false,
             unfinished,
         }
     }
@@ -118,11 +121,12 @@ impl Reply {
             Finish::Stop => "\"stop\"",
             Finish::Length => "\"length\"",
         });
+        let ids = if self.token_ids { format!("[{}]", token.emitted.token) } else { "null".to_owned() };
         self.write_choice(out, |out| {
             write!(
                 out,
                 "{{\"index\":{choice},{}{text}{},\"logprobs\":null,\"finish_reason\":{finish},\
-                 \"stop_reason\":null,\"token_ids\":null}}",
+                 \"stop_reason\":null,\"token_ids\":{ids}}}",
                 delta.0, delta.1
             )
         });
@@ -172,8 +176,9 @@ impl Reply {
             Kind::Chat => ("message", message(&text)),
             Kind::Completion => ("text", json!(text)),
         };
+        let ids = self.token_ids.then(|| tokens.iter().map(|token| token.emitted.token).collect::<Vec<_>>());
         let mut choice = json!({
-            "index": index, "logprobs": null, "finish_reason": finish, "stop_reason": null, "token_ids": null,
+            "index": index, "logprobs": null, "finish_reason": finish, "stop_reason": null, "token_ids": ids,
         });
         choice[name] = content;
         choice
