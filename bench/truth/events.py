@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import time
-from collections.abc import Awaitable, Callable
+from collections.abc import Callable, Coroutine
 from dataclasses import dataclass, field
 from functools import partial
 from pathlib import Path
@@ -17,6 +17,9 @@ from tests.support.workload import Workload
 
 # Requests between two quiet points.
 QUIET_EVERY = 100
+
+
+Happening = Callable[[], Coroutine[None, None, None]]
 
 
 @dataclass
@@ -65,21 +68,25 @@ class _Phases:
         self,
         phase: str,
         *,
-        at_rest: Callable[[], Awaitable[object]] | None = None,
-        under_load: Callable[[], Awaitable[object]] | None = None,
+        at_rest: Happening | None = None,
+        under_load: Happening | None = None,
         blind: str | None = None,
     ) -> None:
-        """Plays a phase in which something happens, before its first request or among them."""
-        began = time.monotonic()
+        """Plays a phase in which something happens, before its first request or among them.
+
+        `blind` names the worker whose cache that empties.
+        """
+        began = happened = time.monotonic()
         played = Played(phase, [], 0.0)
         self.played.append(played)
         cleared = self.workers.captures[blind].cleared if blind else 0
-        happens: asyncio.Task[object] | None = None
+        happens: asyncio.Future[None] | None = None
         if at_rest is not None:
             await at_rest()
         while len(played.answers) < self.requests:
             if under_load is not None and happens is None and len(played.answers) >= self.requests // 4:
-                happens = asyncio.create_task(_run(under_load))
+                happened = time.monotonic()
+                happens = asyncio.ensure_future(under_load())
             played.answers += await self._some(self.requests - len(played.answers))
             played.compared += await self.workers.compare(self.router)
         if happens is not None:
@@ -88,14 +95,11 @@ class _Phases:
             played.answers += await self._some(QUIET_EVERY)
             played.compared += await self.workers.compare(self.router)
         if blind:
-            assert self.workers.captures[blind].cleared > cleared, f"{blind} has not said that it is empty"
-            played.blind = (blind, began, self.workers.captures[blind].cleared_at)
+            capture = self.workers.captures[blind]
+            assert capture.cleared > cleared, f"{blind} has not said that it is empty"
+            played.blind = (blind, happened, capture.cleared_at)
         played.seconds = time.monotonic() - began
 
     async def _some(self, left: int) -> list[Answer]:
         wanted = range(min(left, QUIET_EVERY))
         return await play(self.router.port, self.workload, self.clients, wanted)
-
-
-async def _run(act: Callable[[], Awaitable[object]]) -> object:
-    return await act()

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import asyncio
 import contextlib
-import time
 from collections.abc import AsyncIterator, Iterator
 from dataclasses import dataclass
 from pathlib import Path
@@ -40,13 +39,11 @@ class Workers:
         up = [worker["name"] for worker in await router.workers() if worker["state"] == "ready"]
         return [await compare(router, name, self.captures[name]) for name in up]
 
-    async def reset(self, name: str, *, running: bool = False) -> tuple[float, float]:
-        """Empties a worker's prefix cache; gives when that began and when it was done."""
-        began = time.monotonic()
+    async def reset(self, name: str, *, running: bool = False) -> None:
+        """Empties a worker's prefix cache, where `running` also while it has requests."""
         query = "?reset_running_requests=true" if running else ""
         reply = await request(self.engines[name].port, f"/reset_prefix_cache{query}", b"", method="POST")
         assert reply.status == 200, reply.body
-        return began, time.monotonic()
 
     async def restart(self, name: str) -> None:
         """Ends a worker without a warning, and starts another process in its place."""

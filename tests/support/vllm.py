@@ -56,3 +56,10 @@ async def token_count(port: int, text: str) -> int:
     reply = await request(port, "/tokenize", {"model": "tiny", "prompt": text, "add_special_tokens": False})
     count: int = reply.json()["count"]
     return count
+
+
+async def complete(port: int) -> None:
+    """One short request that the router does not see: with its step an engine tells what it has to tell."""
+    body = {"model": "tiny", "prompt": [7, 8, 9], "max_tokens": 1}
+    reply = await request(port, "/v1/completions", body)
+    assert reply.status == 200, reply.body

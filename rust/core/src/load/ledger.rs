@@ -1,6 +1,6 @@
 //! Reservations: what was sent to each worker and is not done.
 
-use std::collections::HashMap;
+use std::collections::{HashMap, VecDeque};
 use std::time::Duration;
 
 use crate::block::{BlockHash, Units};
@@ -206,6 +206,8 @@ pub struct Ledger {
     places: Vec<Place>,
     free: Vec<u32>,
     copies: HashMap<u64, u32>,
+    /// Open reservations by place and generation, and some that were closed, in the order of [`Ledger::next_open`].
+    turns: VecDeque<(u32, u32)>,
 }
 
 impl Ledger {
@@ -246,6 +248,17 @@ impl Ledger {
     /// Workers that are computing `prefix` for the first time.
     pub fn copies_in_progress(&self, prefix: u64) -> u32 {
         self.copies.get(&prefix).copied().unwrap_or(0)
+    }
+
+    /// The next open request, in turn, and the last block of its prompt; none where the one whose turn it is has ended,
+    /// or has no block. Asked for more often than requests come, it gets round to every one.
+    pub fn next_open(&mut self) -> Option<(WorkerId, BlockHash)> {
+        let (index, generation) = self.turns.pop_front()?;
+        let place = self.places.get(index as usize).filter(|place| place.generation == generation)?;
+        let entry = place.entry.as_ref()?;
+        let next = entry.last_block.map(|block| (entry.worker, block));
+        self.turns.push_back((index, generation));
+        next
     }
 
     /// Books a request's load.
@@ -376,6 +389,7 @@ impl Ledger {
         });
         let place = &mut self.places[index as usize];
         place.entry = Some(entry);
+        self.turns.push_back((index, place.generation));
         Reservation { index, generation: place.generation }
     }
 }
@@ -490,6 +504,34 @@ mod tests {
         let wait = ledger.load(Slot(0)).unwrap().wait_seconds();
         assert!((wait - 0.15).abs() < 1e-6, "{wait}");
         ledger.close(held, Outcome::Finished, Time::ZERO);
+    }
+
+    #[test]
+    fn every_open_request_has_its_turn() {
+        let mut ledger = Ledger::default();
+        let w = worker(0, 1);
+        ledger.add_worker(w);
+        let mut open = VecDeque::new();
+        for number in 0..1000 {
+            let blocks = [BlockHash(number)];
+            open.push_back(ledger.book(&Booking { blocks: &blocks, ..booking(w, 10, 10) }, Time::ZERO));
+            if open.len() > 7 {
+                ledger.close(open.pop_front().unwrap(), Outcome::Finished, Time::ZERO);
+            }
+            for _ in 0..2 {
+                if let Some((_, block)) = ledger.next_open() {
+                    assert!(number - block.0 < 7);
+                }
+            }
+            assert!(ledger.turns.len() <= 16, "{} turns", ledger.turns.len());
+        }
+        let seen: std::collections::HashSet<_> = (0..16).filter_map(|_| ledger.next_open()).collect();
+        assert_eq!(seen.len(), 7);
+        for one in open {
+            ledger.close(one, Outcome::Finished, Time::ZERO);
+        }
+        (0..16).for_each(|_| assert_eq!(ledger.next_open(), None));
+        assert_eq!(ledger.turns.len(), 0);
     }
 
     #[test]

@@ -40,6 +40,10 @@ impl PrefixIndex {
                 deepest = lower;
             }
             if left == 0 {
+                if matches!(mark, Mark::Confirmed) {
+                    // Who holds a block uses all before it, of which the event that stores it says nothing.
+                    self.use_above(upper, worker);
+                }
                 return deepest;
             }
             match self.parent_of(upper) {
@@ -53,10 +57,12 @@ impl PrefixIndex {
     fn confirm(&mut self, id: u32, worker: u32, from: usize, to: usize, guard: u32) -> (u32, u32) {
         let span = self.span(id, worker);
         if to <= span.confirmed {
+            self.use_entry(id, worker);
             return (id, id);
         }
         if from <= span.confirmed {
             self.put(id, worker, Span::new(to, span.held.max(to), span.expires), false, guard);
+            self.use_entry(id, worker);
             return (id, id);
         }
         // Something before `from` is not confirmed: the run is cut there.
@@ -64,6 +70,7 @@ impl PrefixIndex {
         let guard = if id == guard { lower } else { guard };
         let (to, span) = (to - from, self.span(lower, worker));
         self.put(lower, worker, Span::new(to, span.held.max(to), span.expires), false, guard);
+        self.use_entry(lower, worker);
         (upper, lower)
     }
 
@@ -72,7 +79,8 @@ impl PrefixIndex {
     fn assume(&mut self, id: u32, worker: u32, to: usize, expires: Time, guard: u32) -> (u32, u32) {
         let old = self.span(id, worker);
         if to <= old.confirmed {
-            return (id, id);
+            let upper = self.use_until(id, worker, to, guard);
+            return (upper, upper);
         }
         if to < old.held {
             // The rest of the run keeps its lifetime and its place among the worker's predictions. Without

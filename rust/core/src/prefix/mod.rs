@@ -30,6 +30,7 @@ mod stats;
 mod store;
 mod table;
 mod tidy;
+mod used;
 mod walk;
 mod workers;
 

@@ -58,7 +58,7 @@ pub(super) struct Span {
 pub(super) enum List {
     /// Some blocks are predicted; least recently touched first.
     Predicted = 0,
-    /// All blocks are confirmed; in no order.
+    /// All blocks are confirmed; least recently used first.
     Confirmed = 1,
 }
 

@@ -93,7 +93,7 @@ impl PrefixIndex {
             let (above, rest) = (holder.span(), below.span());
             let confirmed = if above.confirmed == at { at + rest.confirmed } else { above.confirmed };
             holder.set(Span::new(confirmed, at + rest.held, rest.expires));
-            // The lower predictions are the older ones, and have the merged entry's place in the list.
+            // The lower blocks are the older ones, and have the merged entry's place in the list.
             holder.prev = below.prev;
         }
         (upper.children, upper.child_xor) = (lower.children, lower.child_xor);
@@ -111,16 +111,19 @@ impl PrefixIndex {
     /// Whether `l`, the only child of `u`, and `u` have the shape of one node.
     ///
     /// Who holds some of the lower run holds all of the upper one; others may hold a part of that. Where a worker
-    /// has predictions in both, they expire together and nothing of the worker was touched between them.
+    /// has predictions in both, they expire together; where all of both is predicted or all is confirmed, nothing of
+    /// the worker was touched between them.
     pub(super) fn mergeable(&self, u: u32, l: u32) -> bool {
         let (upper, lower) = (&self.slab[u], &self.slab[l]);
         let at = upper.run.len();
         at + lower.run.len() <= MAX_RUN
             && lower.holders.iter().all(|below| {
                 let Some(above) = upper.holder(below.worker) else { return false };
-                let follows = below.confirmed == 0 && above.expires == below.expires && below.next == u;
-                let all_confirmed = usize::from(above.confirmed) == at;
-                usize::from(above.held) == at && (all_confirmed || follows)
+                let follows = below.next == u;
+                let predicted = below.confirmed == 0 && above.expires == below.expires && follows;
+                let confirmed =
+                    usize::from(above.confirmed) == at && (below.confirmed < below.held || follows);
+                usize::from(above.held) == at && (confirmed || predicted)
             })
     }
 
@@ -153,36 +156,34 @@ impl PrefixIndex {
         }
     }
 
-    /// Links the entries of a split node: predicted ones, deeper first, where the whole one was.
+    /// Links the entries of a split node, deeper first, where the whole one was.
     fn relink_split(&mut self, u: u32, l: u32) {
         for at in 0..self.slab[u].holders.len() {
             let Holder { worker, mut prev, .. } = self.slab[u].holders[at];
-            for id in [l, u] {
-                match self.span(id, worker).list() {
-                    Some(List::Predicted) => {
-                        self.link_after(prev, id, worker, List::Predicted);
+            let lists = [l, u].map(|id| self.span(id, worker).list());
+            let whole =
+                if lists.contains(&Some(List::Predicted)) { List::Predicted } else { List::Confirmed };
+            for (id, list) in [l, u].into_iter().zip(lists) {
+                match list {
+                    Some(list) if list == whole => {
+                        self.link_after(prev, id, worker, list);
                         prev = id;
                     }
-                    Some(List::Confirmed) => self.link_confirmed(id, worker),
+                    // The part was in no list of its kind before: it goes with what was used last.
+                    Some(list) => self.link_after(self.ends(worker, list)[1], id, worker, list),
                     None => {}
                 }
             }
         }
     }
 
-    /// Links the entries of a merged node: `prev` says where the predicted ones were.
+    /// Links the entries of a merged node where `prev` says.
     fn relink_merged(&mut self, id: u32) {
         for at in 0..self.slab[id].holders.len() {
             let holder = self.slab[id].holders[at];
-            match holder.span().list() {
-                Some(List::Predicted) => self.link_after(holder.prev, id, holder.worker, List::Predicted),
-                _ => self.link_confirmed(id, holder.worker),
+            if let Some(list) = holder.span().list() {
+                self.link_after(holder.prev, id, holder.worker, list);
             }
         }
-    }
-
-    fn link_confirmed(&mut self, id: u32, worker: u32) {
-        let [_, newest] = self.ends(worker, List::Confirmed);
-        self.link_after(newest, id, worker, List::Confirmed);
     }
 }

@@ -7,12 +7,16 @@ use crate::error::RouteError;
 use crate::fleet::{Worker, WorkerState};
 use crate::ids::Slot;
 use crate::load::ledger::Load;
+use crate::router::truth::Following;
 use crate::router::{RouteRequest, Router};
 use crate::select::{Candidate, Question, cost};
 use crate::time::Time;
 
 /// When to try again after a refusal for saturation: never sooner than the first, never later than the second.
 const RETRY_AFTER: (Duration, Duration) = (Duration::from_secs(1), Duration::from_secs(60));
+
+/// How much later than the replies the events of requests may come.
+const EVENTS_LATE: Duration = Duration::from_secs(1);
 
 /// Characters of a model's name that a message repeats.
 const MODEL_CHARS: usize = 128;
@@ -124,8 +128,11 @@ impl Router {
         let usable = request.prompt_tokens.saturating_sub(1) / block_size * block_size;
         let slot = worker.id.slot;
         let overlap = self.overlaps.get(slot);
-        let overlap_tokens = (overlap.blocks * block_size).min(usable);
-        let lower_tokens = (overlap.lower * block_size).min(usable - overlap_tokens);
+        let left = self.left_when_begun(request, worker, overlap.blocks);
+        let overlap_tokens = (left * block_size).min(usable);
+        // Of what goes meanwhile nobody knows whether a lower tier keeps it.
+        let lower = if left < overlap.blocks { 0 } else { overlap.lower };
+        let lower_tokens = (lower * block_size).min(usable - overlap_tokens);
         let base = Candidate { overlap_tokens, lower_tokens, ..idle(slot, worker.name_hash) };
         let Some(load) = self.ledger.load(slot) else { return base };
         let others = load.observed(self.now);
@@ -143,6 +150,29 @@ impl Router {
                 || others.kv_usage > self.config.full_share,
             ..base
         }
+    }
+
+    /// Blocks of `overlap` that the worker will still hold when it begins with the request: those that it was sent
+    /// before take room first, and evict what was used least recently. Events will tell so, when that has happened.
+    fn left_when_begun(&self, request: &RouteRequest<'_>, worker: &Worker, overlap: u32) -> u32 {
+        let slot = worker.id.slot;
+        let Following { live, inexact, .. } = self.following[slot.index()];
+        let (Some(load), Some(capacity)) = (self.ledger.load(slot), worker.spec.kv_blocks) else {
+            return overlap;
+        };
+        // Without events predictions make room for one another; those that no event names are not told apart.
+        if overlap == 0 || !live || inexact {
+            return overlap;
+        }
+        let (confirmed, predicted) = self.index.blocks(slot);
+        // Predictions that are older, and of no request that waits, are of requests that never came to be.
+        let lifetime = Duration::from_millis(self.config.prediction_lifetime_ms);
+        let recent = self.index.predicted_beyond(slot, self.now.after(lifetime.saturating_sub(EVENTS_LATE)));
+        let queued = load.queued_tokens() / u64::from(self.config.block_size);
+        // Each request has a block that is not full, and has no name.
+        let wanted = confirmed + predicted.min(queued).max(recent as u64) + u64::from(load.requests());
+        let evictions = usize::try_from(wanted.saturating_sub(u64::from(capacity))).unwrap_or(usize::MAX);
+        self.index.left(slot, &request.blocks[..overlap as usize], evictions) as u32
     }
 
     pub(super) fn question(&self, request: &RouteRequest<'_>, random: u64) -> Question {

@@ -11,6 +11,9 @@ use crate::load::ledger::Ended;
 use crate::prefix::UnknownParent;
 use crate::time::Time;
 
+/// Open requests that each decision looks at: more than one, so that it comes round to all.
+const REQUESTS_AT_ONCE: usize = 2;
+
 /// The worker is not one of the fleet any more.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) struct Gone;
@@ -111,15 +114,31 @@ impl Router {
         }
     }
 
+    /// What requests use is not what their worker evicts next, however long ago they began: some of them are told to
+    /// the index again, in turn.
+    pub(super) fn keep_in_use(&mut self) {
+        for _ in 0..REQUESTS_AT_ONCE {
+            if let Some((worker, block)) = self.ledger.next_open()
+                && self.present(worker).is_ok()
+                && self.following[worker.slot.index()].live
+            {
+                self.index.used(worker.slot, block);
+            }
+        }
+    }
+
     /// A request has ended: its blocks are the ones used last, and its reply has filled some more.
     ///
-    /// This is how an engine orders what it may evict. Events say it better, of what they name: a prompt that was
-    /// matched as text is in the engine's cache under tokens that are not known here.
+    /// This is how an engine orders what it may evict. What it holds, events say better, where they name it: a prompt
+    /// that was matched as text is in the engine's cache under tokens that are not known here.
     pub(super) fn free(&mut self, ended: &Ended) {
         let (slot, now) = (ended.worker.slot, self.now);
         let Some(block) = ended.last_block.filter(|_| self.present(ended.worker).is_ok()) else { return };
         let Following { live, inexact, .. } = self.following[slot.index()];
         let named = live && ended.units == Units::Tokens;
+        if named {
+            self.index.used(slot, block);
+        }
         if named && !inexact {
             return;
         }

@@ -1,5 +1,7 @@
 //! Decide and book in one step.
 
+#[cfg(test)]
+mod begun;
 mod candidates;
 mod events;
 mod explain;
@@ -332,6 +334,7 @@ impl Router {
         };
         self.turn = self.turn.wrapping_add(1);
         self.stats.decided(&decision);
+        self.keep_in_use();
         let slot = decision.worker.id.slot;
         let copies = matches!(decision.reason, Reason::Spill | Reason::Cold);
         let output = self.expected_output(request);
