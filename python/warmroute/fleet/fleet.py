@@ -4,7 +4,6 @@ import asyncio
 import random
 from collections.abc import Callable, Sequence
 from dataclasses import replace
-from typing import Any
 
 from warmroute.config import FleetOptions, WorkerOptions
 from warmroute.errors import WorkerError, WorkerTimeout, WorkerUnreachable
@@ -70,7 +69,8 @@ class Fleet:
         """
         pulse = Pulse(self._options.freeze_timeout_ms / 1000)
         state = WorkerState(options, Health(self._options.probe_failures), pulse, source, base)
-        self._router.add_worker(state.name, **terms(options, Facts(), self._block_size))
+        state.told = terms(options, Facts(), self._block_size)
+        self._router.add_worker(state.name, **state.told)
         self._router.set_ready(state.name, False)
         self._states[state.name] = state
         self._tasks[state.name] = asyncio.create_task(self._watch(state), name=f"watch {state.name}")
@@ -85,7 +85,7 @@ class Fleet:
         if options == state.options:
             return
         state.options, state.stale = options, True
-        self._router.update_worker(state.name, **terms(options, state.facts, self._block_size))
+        self._push(state)
         for further in self._further(state.name):
             self.update(replace(options, name=further.name, dp_rank=further.options.dp_rank), source)
         self._tell(state.name)
@@ -248,8 +248,7 @@ class Fleet:
             self._tell(state.name)
 
     async def _learn(self, state: WorkerState, facts: Facts, asked: WorkerOptions) -> None:
-        told = terms(state.options, facts, self._block_size)
-        self._router.update_worker(state.name, **told)
+        self._push(state, facts)
         was_up = state.health.status is Status.UP
         # Where it does not say when it began, nobody listening in between tells that it began anew.
         unsaid = facts.started is None and state.refused
@@ -274,7 +273,7 @@ class Fleet:
             self._router.set_ready(state.name, True)
         if not same:
             self._tell(state.name)
-        self._warn(state, told)
+        self._warn(state)
 
     async def _follow(self, state: WorkerState) -> None:
         if self._follower is None:
@@ -294,7 +293,7 @@ class Fleet:
         log.info("the URL serves several data-parallel ranks", worker=state.name, ranks=len(ranks))
         options = state.options
         state.options = replace(options, dp_rank=first)
-        self._router.update_worker(state.name, **terms(state.options, state.facts, self._block_size))
+        self._push(state)
         for rank in others:
             name = f"{state.name}@{rank}"
             if name not in self._states:
@@ -320,13 +319,20 @@ class Fleet:
         )
         if models != state.facts.models:
             state.facts = replace(state.facts, models=models)
-            self._router.update_worker(state.name, **terms(state.options, state.facts, self._block_size))
+            self._push(state)
+
+    def _push(self, state: WorkerState, facts: Facts | None = None) -> None:
+        """Tell the router what is known of a worker, once: it holds the lock of all decisions meanwhile."""
+        told = terms(state.options, facts or state.facts, self._block_size)
+        if told != state.told:
+            self._router.update_worker(state.name, **told)
+            state.told = told
 
     def _distrust(self, name: str) -> None:
         if self._trust is not None:
             self._trust.forget(name)
 
-    def _warn(self, state: WorkerState, told: dict[str, Any]) -> None:
+    def _warn(self, state: WorkerState) -> None:
         size = state.options.block_size or state.facts.block_size
         if size is not None and size != self._block_size:
             log.once(
@@ -336,7 +342,7 @@ class Fleet:
                 worker_block_size=size,
                 router_block_size=self._block_size,
             )
-        if told["kv_blocks"] is None:
+        if state.told["kv_blocks"] is None:
             log.once(state.name, "the worker's KV blocks are not known: set kv_blocks", worker=state.name)
         if state.facts.prefix_caching is False:
             log.once(

@@ -133,8 +133,11 @@ class Operator:
             WorkerConflict: where a source lists it that would bring it back: a file, DNS or Kubernetes.
         """
         state = self._known(name)
-        present = self._reconciler.wanted(state.base or name)
-        key = present.listing.key if present is not None else (state.options.url, state.options.dp_rank)
+        base = state.base or name
+        known = self._reconciler.wanted(base) or self._reconciler.leaving(base)
+        if known is None:
+            raise UnknownWorker(f"no worker is named {name!r}")
+        key = known.listing.key
         others = [source for source in self._reconciler.sources_of(key) if source not in _OWN]
         if others:
             raise WorkerConflict(

@@ -13,7 +13,7 @@ U32_MAX = 2**32 - 1
 
 @dataclass(slots=True)
 class WorkerState:
-    """One worker as the fleet knows it.
+    """One worker as the fleet knows it; `told` is what the router knows.
 
     `slow`: it does not answer looks while its requests move. `frozen_at`: it answers them, and its engine has
     stood still since this many signs of life. `refused`: a connection could not be had since the last good
@@ -26,6 +26,7 @@ class WorkerState:
     source: str = ""
     base: str | None = None
     facts: Facts = field(default_factory=Facts)
+    told: dict[str, Any] = field(default_factory=dict)
     error: str = ""
     stale: bool = True
     draining: bool = False

@@ -63,6 +63,7 @@ class FakeClient:
         self.broken = False
         self.failing = 0
         self.computes = True
+        self.learnt = 0
         self.trials: list[str] = []
         self.on_failure: Callable[[], None] = lambda: None
 
@@ -76,6 +77,7 @@ class FakeClient:
             raise WorkerUnreachable("refused")
 
     async def facts(self, worker: WorkerOptions) -> Facts:
+        self.learnt += 1
         return self.reply
 
     async def trial(self, worker: WorkerOptions, model: str) -> None:
@@ -176,7 +178,7 @@ async def test_a_short_failure_of_the_same_process_keeps_what_it_holds(
     fleet.add(W1)
     await until(fleet.is_ready)
     client.failing = 1
-    await until(lambda: router.calls.count("update") == 2)
+    await until(lambda: client.learnt == 2)
     assert router.calls.count("not ready") == 1
 
 
@@ -261,7 +263,7 @@ async def test_a_worker_is_compared_before_it_is_ready(
     await until(lambda: bool(router.workers["w1"]["ready"]))
     assert prompter.told == {"llama": ("verified", "verified")}
     client.failing = 1
-    await until(lambda: router.calls.count("update") == 2)
+    await until(lambda: client.learnt == 2)
     await looks(client, 1)
     # The same process was not there for a moment: it is not compared again.
     assert verifier.asked == [(["llama"], False)]
@@ -351,17 +353,12 @@ class Hanging(FakeClient):
         super().__init__()
         self.up = True
         self.hangs = False
-        self.learnt = 0
 
     async def health(self, worker: WorkerOptions) -> None:
         await super().health(worker)
         if self.hangs:
             self.on_failure()
             raise WorkerTimeout("/health does not answer in time")
-
-    async def facts(self, worker: WorkerOptions) -> Facts:
-        self.learnt += 1
-        return self.reply
 
 
 class HandScraper:
@@ -544,9 +541,21 @@ async def test_the_time_of_asking_is_no_change(
     await until(lambda: bool(router.workers["w1"]["ready"]))
     client.reply = replace(FACTS, models=(replace(FACTS.models[0], created=77),))
     client.failing = 1
-    await until(lambda: router.calls.count("update") == 2)
+    await until(lambda: client.learnt == 2)
     await looks(client, 1)
     assert len(verifier.asked) == 1
+
+
+async def test_the_router_is_told_once(router: FakeRouter, client: FakeClient) -> None:
+    options = FleetOptions(probe_interval_ms=50, probe_jitter=1.0, facts_interval_ms=100)
+    fleet = Fleet(router, client, options, block_size=16)
+    client.up = True
+    fleet.add(W1)
+    await until(fleet.is_ready)
+    updates = router.calls.count("update")
+    await looks(client, 10)
+    assert router.calls.count("update") == updates
+    await fleet.close()
 
 
 async def test_other_options_reach_the_router_and_are_learnt_for(

@@ -126,6 +126,19 @@ async def test_a_configured_worker_can_be_removed(ask: Ask, router: Router, reco
     assert router.workers() == []
 
 
+async def test_a_worker_that_still_finishes_can_be_removed(ask: Ask, router: Router, fleet: Fleet) -> None:
+    await ask("POST", WORKERS, {"url": "http://h:1", "name": "w1"})
+    fleet.states()[0].health.good()
+    router.set_ready("w1", True)
+    lease = router.route([1, 2, 3])
+    await ask("POST", f"{WORKERS}/w1/drain")
+    # Its URL serves several ranks, as was found out later.
+    fleet.states()[0].options = WorkerOptions(url="http://h:1", name="w1", dp_rank=0)
+    assert (await ask("DELETE", f"{WORKERS}/w1"))[0] == 200
+    assert router.workers() == []
+    lease.close()
+
+
 async def test_names_are_taken_from_the_path_as_they_are_encoded(ask: Ask) -> None:
     await ask("POST", WORKERS, {"url": "http://[::1]:8000"})
     assert (await ask("DELETE", f"{WORKERS}/%5B%3A%3A1%5D%3A8000"))[0] == 200

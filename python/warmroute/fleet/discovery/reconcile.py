@@ -80,6 +80,11 @@ class Reconciler:
         """What is believed of a worker that has not left its sources."""
         return self._present.get(name)
 
+    def leaving(self, name: str) -> Wanted | None:
+        """What was believed of a worker that has left its sources and has not finished yet."""
+        left, _ = self._leaving.get(name, (None, None))
+        return left
+
     def sources_of(self, key: Key) -> list[str]:
         """Who lists a worker."""
         return [
@@ -138,7 +143,7 @@ class Reconciler:
 
     def _returned(self, name: str, want: Wanted) -> Wanted | None:
         """A worker that is listed again before it has left."""
-        left, _ = self._leaving.get(name, (None, None))
+        left = self.leaving(name)
         if left is None or not _is_same(left, want):
             return None
         self._stop_waiting(name)
