@@ -274,6 +274,36 @@ proptest! {
     }
 }
 
+/// A ROUTER socket drops what its peer does not take in time: in the middle, at the end, and the end itself.
+#[test]
+fn what_is_dropped_of_a_replay_is_asked_for_again() {
+    let mut pair = Pair::new(1, 1);
+    (0..6).for_each(|letter| pair.engine.prompt(&[0, letter, letter], false));
+    let sent = std::mem::take(&mut pair.engine.under_way);
+    let now = pair.now;
+    assert_eq!(pair.mirror.catch_up(), Status::Behind(0));
+    for number in [0, 1, 3, 4] {
+        pair.mirror.replayed(0, number, &sent[number as usize].1, now);
+    }
+    assert_eq!(pair.mirror.status(), Status::Behind(2));
+    assert_eq!(
+        pair.mirror.replay_ended(0, now),
+        Status::Behind(2),
+        "the answer to the first question is over"
+    );
+    for number in [2, 3] {
+        pair.mirror.replayed(2, number, &sent[number as usize].1, now);
+    }
+    assert_eq!(pair.mirror.replay_failed(2, now), Status::Behind(4));
+    for number in [4, 5] {
+        pair.mirror.replayed(4, number, &sent[number as usize].1, now);
+    }
+    assert_eq!(pair.mirror.replay_failed(4, now), Status::Behind(6));
+    assert_eq!(pair.mirror.replay_ended(6, now), Status::Live);
+    assert_eq!(pair.mirror.stats().losses, 0);
+    pair.quiet();
+}
+
 /// vLLM before 0.15 gives an adapter's number alone: its blocks are not the base model's.
 #[test]
 fn an_adapter_without_a_name_is_not_taken_for_the_base_model() {

@@ -134,15 +134,18 @@ impl Mirror {
 
     /// Takes a batch that was asked for, with the number from which it was.
     pub fn replayed(&mut self, from: u64, number: u64, payload: &[u8], now: Time) {
-        if self.follow_router().is_err() || self.replay.is_none_or(|replay| replay.from != from) {
+        if self.follow_router().is_err() {
             return;
         }
+        let Some(replay) = self.replay.filter(|replay| replay.from == from) else { return };
         self.stats.replayed_batches += 1;
         let batch = self.decode(payload);
         match self.order.judge(number, batch.made) {
             Verdict::Next => self.apply(number, &batch, now),
             // It is older than what was asked for.
             Verdict::Duplicate | Verdict::Restart => self.stats.duplicates += 1,
+            // An engine drops what its socket does not take; what it does not keep is missing at the beginning.
+            Verdict::Gap(next) if next > from => self.replay = Some(Replay { from: next, ..replay }),
             Verdict::Gap(from) => {
                 self.lose(number - from, now);
                 self.apply(number, &batch, now);
@@ -155,7 +158,7 @@ impl Mirror {
         self.end_replay(from, false, now)
     }
 
-    /// What was asked for cannot be had.
+    /// What was asked for cannot be had. Where a part of it was, the rest is asked for again.
     pub fn replay_failed(&mut self, from: u64, now: Time) -> Status {
         self.end_replay(from, true, now)
     }
@@ -165,6 +168,12 @@ impl Mirror {
             return status;
         }
         let Some(replay) = self.replay.take_if(|replay| replay.from == from) else { return self.tell() };
+        let next = self.order.next();
+        if failed && next > from {
+            // Some came: the rest, or the word that it is all, was dropped.
+            self.replay = Some(Replay { from: next, ..replay });
+            return self.tell();
+        }
         if failed {
             self.skip_gap(now);
         }
