@@ -38,6 +38,9 @@ def main() -> int:
     parser.add_argument("--only", nargs="*", choices=("events", "predicted"))
     parser.add_argument("--answers", type=Path, help="a file for one line of JSON a request")
     arguments = parser.parse_args()
+    if engine.kit() is None:
+        print(engine.absence(), file=sys.stderr)
+        return 2
     with tempfile.TemporaryDirectory() as scratch, workers(arguments.blocks) as started:
         played = asyncio.run(_play(started, Path(scratch), arguments))
         captured = [_captured(started)] if "events" in played else []
