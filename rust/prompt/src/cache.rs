@@ -8,6 +8,7 @@ mod call;
 mod compile;
 mod evaluate;
 mod functions;
+mod known;
 mod names;
 mod operations;
 mod program;
@@ -16,13 +17,13 @@ mod safe;
 mod segments;
 mod skeleton;
 mod stats;
+mod trace;
 mod value;
 
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
 
 use minijinja::Value;
-use quick_cache::Weighter;
 use warmroute_core::block::{BlockHash, BlockHasher, Namespace};
 
 use crate::encode::Encoder;
@@ -30,14 +31,15 @@ use crate::python::UNLIKE_PYTHON;
 use crate::template::{ChatTemplate, ContentFormat, on_deep_stack};
 use crate::work::Work;
 use crate::{Body, Refused, chat};
+use known::{Known, WeighValue};
 use program::Program;
 use run::Run;
 use safe::{Place, SafeTokens};
-use segments::{Bounded, Chains, ENTRY, Key, Keys, Lookup, Segment, WeighSegment, bounded};
+use segments::{Bounded, Chains, Key, Keys, Lookup, Segment, WeighSegment, bounded};
 use skeleton::{Piece, Skeleton};
 pub use stats::CacheStats;
 use stats::Counters;
-use value::{List, Val};
+use value::{Map, MapRef, Val};
 
 /// Bytes that are kept of prompts that were seen, by each tokenizer, where nothing else is said.
 pub const DEFAULT_BYTES: usize = 256 << 20;
@@ -66,24 +68,11 @@ struct Runnable {
     places: Vec<Vec<Place>>,
 }
 
-#[derive(Clone, Debug)]
-struct WeighValue;
-
-impl Weighter<Key, Arc<Known>> for WeighValue {
-    fn weight(&self, key: &Key, known: &Arc<Known>) -> u64 {
-        // Once more for what calls gave for it, such as a tool's JSON.
-        (2 * key.bytes.len() + known.value.weight() + ENTRY) as u64
-    }
-}
-
-/// What was read of a message or of tools.
-#[derive(Debug)]
-struct Known {
-    hash: u64,
-    value: Val,
-    /// The hash of what came next in the last chat, or any number: a guess is looked up before anything is
-    /// hashed, and an entry that is found is compared in full.
-    next: AtomicU64,
+/// How messages are read.
+struct Reading<'r> {
+    tag: u32,
+    format: ContentFormat,
+    work: &'r Work<'r>,
 }
 
 /// Keeps a guess; chats that repeat write nothing that other threads read.
@@ -126,7 +115,10 @@ impl Seen {
 
 /// So many pieces from the start of a text, and then from there, are also kept as one: what is far behind in a
 /// long conversation is found by one look-up and not by one a message.
-const GROUP: usize = 16;
+const GROUPS_OF: [usize; 2] = [16, 4];
+
+/// Messages that are known as one, from the second one of a chat on.
+const MESSAGES_IN_GROUP: usize = 8;
 
 /// Tags of keys; a template's number is added to that of messages and tools.
 const INNER: u32 = 0;
@@ -203,24 +195,34 @@ impl Cache {
         let mut last = None;
         let tools = match body.tools() {
             Some(raw) => {
-                let known = self.known(last.as_deref(), (TOOLS + tag, raw), work, || chat::tools(raw))?;
-                last.insert(known).value.clone()
+                let read = || {
+                    let value = self.counted(raw, work, || chat::tools(raw))?;
+                    Some(Known::tools(value))
+                };
+                let known = self.known(&self.first, (TOOLS + tag, raw), work, read)?;
+                last.insert(known).tools.clone()
             }
             None => Val::None,
         };
-        let mut messages = Vec::with_capacity(list.len());
-        for raw in list {
-            let known =
-                self.known(last.as_deref(), (MESSAGES + tag, raw), work, || chat::message(raw, format))?;
+        let reading = Reading { tag: MESSAGES + tag, format, work };
+        let (mut messages, mut groups, mut rest) = (Vec::with_capacity(list.len()), Vec::new(), list);
+        while !rest.is_empty() {
+            // The first one, which many chats may share, is a group of its own.
+            let size = if messages.is_empty() { 1 } else { MESSAGES_IN_GROUP };
+            let (elements, behind) = rest.split_at_checked(size).unwrap_or_else(|| rest.split_at(1));
+            rest = behind;
+            let next = last.as_ref().map_or(&self.first, |last| &last.next);
+            let known = self.messages(next, &reading, body.messages().ok()?, elements)?;
             // These change other messages.
-            if !template.knows_developer() && has_role(&known.value, "developer") {
+            if !template.knows_developer() && known.has_developer {
                 return None;
             }
-            messages.push(known.value.clone());
+            if elements.len() == size {
+                groups.push((messages.len(), Arc::clone(&known)));
+            }
+            let maps = &known.messages;
+            messages.extend((0..maps.len()).map(|at| Val::Map(MapRef { maps: Arc::clone(maps), at })));
             last = Some(known);
-        }
-        if messages.is_empty() {
-            return None;
         }
         let out = Skeleton::new(&runnable.program, &runnable.places);
         let mut run = Run::new(&runnable.program, template.environment(), out, work.steps());
@@ -230,20 +232,68 @@ impl Cache {
         for (name, value) in settings {
             run.set_global(&name, || Val::of(&value, false));
         }
-        run.set_global("messages", || List::of(messages, false));
+        run.set_messages(messages, groups);
         run.set_global("tools", || tools);
         run.finish().ok()
     }
 
-    /// What `read` makes of `raw`, or made of it before; `last` is what precedes it.
-    fn known(
+    /// What is known of `elements`, which stand in a row in `whole`; `next` is the guess.
+    fn messages(
         &self,
-        last: Option<&Known>,
-        (tag, raw): (u32, &str),
+        next: &AtomicU64,
+        reading: &Reading<'_>,
+        whole: &str,
+        elements: &[&str],
+    ) -> Option<Arc<Known>> {
+        match elements {
+            [raw] => self.message(next, reading, raw),
+            _ => {
+                let raw = span(whole, elements)?;
+                self.known(next, (reading.tag, raw), reading.work, || self.joined(reading, elements))
+            }
+        }
+    }
+
+    fn message(&self, next: &AtomicU64, reading: &Reading<'_>, raw: &str) -> Option<Arc<Known>> {
+        let Reading { tag, format, work } = *reading;
+        self.known(next, (tag, raw), work, || {
+            Known::message(self.counted(raw, work, || chat::message(raw, format))?)
+        })
+    }
+
+    /// What is read of `raw`.
+    fn counted(
+        &self,
+        raw: &str,
         work: &Work<'_>,
         read: impl FnOnce() -> Result<Value, Refused>,
+    ) -> Option<Value> {
+        work.read(raw.len())?;
+        self.counters.value_misses.add(raw.len());
+        read().ok()
+    }
+
+    /// Messages side by side, each known by itself too: another chat may have some of them.
+    fn joined(&self, reading: &Reading<'_>, elements: &[&str]) -> Option<Known> {
+        let (mut last, mut parts) = (None::<Arc<Known>>, Vec::with_capacity(elements.len()));
+        for raw in elements {
+            let first = AtomicU64::new(0);
+            let next = last.as_ref().map_or(&first, |last| &last.next);
+            let known = self.message(next, reading, raw)?;
+            parts.push(Arc::clone(&known));
+            last = Some(known);
+        }
+        Some(Known::of(parts.iter().flat_map(|part| part.messages.iter().map(Map::copy)).collect()))
+    }
+
+    /// What `read` makes of `raw`, or made of it before; `next` is the guess.
+    fn known(
+        &self,
+        next: &AtomicU64,
+        (tag, raw): (u32, &str),
+        work: &Work<'_>,
+        read: impl FnOnce() -> Option<Known>,
     ) -> Option<Arc<Known>> {
-        let next = last.map_or(&self.first, |last| &last.next);
         let guessed = Lookup::guessed(next.load(Ordering::Relaxed), tag, raw.as_bytes());
         if let Some(known) = self.values.get(&guessed) {
             work.knew_raw(raw.len());
@@ -255,11 +305,9 @@ impl Cache {
             guess(next, known.hash);
             return Some(known);
         }
-        work.read(raw.len())?;
-        self.counters.value_misses.add(raw.len());
-        let value = Val::of(&read().ok()?, true);
+        let known = read()?;
         let key = lookup.to_key();
-        let known = Arc::new(Known { hash: key.hash, value, next: AtomicU64::new(0) });
+        let known = Arc::new(Known { hash: key.hash, room: 2 * raw.len(), ..known });
         guess(next, key.hash);
         self.counters.inserted.add(1);
         self.values.insert(key, Arc::clone(&known));
@@ -276,14 +324,14 @@ impl Cache {
         let mut segments = Vec::with_capacity(pieces.len() + 2);
         let around = if special { Some(self.around.as_ref()?) } else { None };
         segments.extend(around.map(|[before, _]| Arc::clone(before)));
-        for pieces in pieces.chunks(GROUP) {
-            if pieces.len() == GROUP {
-                segments.push(self.group(skeleton, pieces, work)?);
-            } else {
-                for piece in pieces {
-                    segments.push(self.piece(piece, work)?);
-                }
-            }
+        let mut rest = &pieces[..];
+        while let Some(first) = rest.first() {
+            let group = GROUPS_OF.iter().find_map(|size| rest.split_at_checked(*size));
+            segments.push(match group {
+                Some((pieces, _)) => self.group(skeleton, pieces, work)?,
+                None => self.piece(first, work)?,
+            });
+            rest = group.map_or(&rest[1..], |(_, rest)| rest);
         }
         segments.extend(around.map(|[_, after]| Arc::clone(after)));
         let (raw, text) = work.known();
@@ -340,9 +388,11 @@ impl Cache {
     }
 }
 
-fn has_role(message: &Val, role: &str) -> bool {
-    let Val::Map(message) = message else { return false };
-    matches!(message.get("role"), Some(Val::Str(value::Str::Short(found))) if **found == *role)
+/// The part of `whole` from the first of `elements`, which are parts of it in their order, to the last.
+fn span<'a>(whole: &'a str, elements: &[&'a str]) -> Option<&'a str> {
+    let place = |part: &str| (part.as_ptr() as usize).checked_sub(whole.as_ptr() as usize);
+    let (first, last) = elements.first().zip(elements.last())?;
+    whole.get(place(first)?..place(last)? + last.len())
 }
 
 impl Runnable {

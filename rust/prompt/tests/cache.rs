@@ -138,6 +138,18 @@ fn message() -> impl Strategy<Value = Value> {
     })
 }
 
+/// One that every template takes.
+fn plain_message() -> impl Strategy<Value = Value> {
+    let role = prop::sample::select(vec!["user", "user", "assistant", "assistant", "tool", "tool", "system"]);
+    (role, text(), prop::option::weighted(0.2, text())).prop_map(|(role, content, name)| {
+        let mut message = json!({"role": role, "content": content});
+        if let Some(name) = name {
+            message["name"] = name.into();
+        }
+        message
+    })
+}
+
 fn tools() -> impl Strategy<Value = Option<Value>> {
     let tool = (text(), text()).prop_map(|(description, key)| {
         json!({"type": "function", "function": {"name": "f", "description": description, "parameters": {"type": "object", "properties": {key: {"type": "string", "default": 1.5}}}}})
@@ -244,6 +256,84 @@ fn long_conversations_have_the_ids_of_the_whole_text() {
             Ok(())
         });
         result.unwrap_or_else(|error| panic!("{name}: {error}"));
+    }
+}
+
+/// Loops that look at what is outside of a round in every way that is followed, and in some that are not.
+const WATCHING: [(&str, &str); 8] = [
+    (
+        "counting",
+        "{% set ns = namespace(n=0, last='', users=0) %}{% for m in messages %}{% set ns.n = ns.n + 1 %}<|im_start|>{{ m.role }} {{ ns.n }} {{ ns.last }}{% if m.role == 'user' %}{% set ns.users = ns.users + 1 %}{% set ns.first = m.content %}{% endif %}{% set ns.last = m.role %} {{ m.content }}<|im_end|>{% endfor %}{{ ns.users }} {{ ns.n }} {{ ns.first }}",
+    ),
+    (
+        "queries",
+        "{% set ns = namespace(q=messages|length - 1, more=true) %}{% for m in messages[::-1] %}{% if ns.more and m.role == 'user' %}{% set ns.more = false %}{% set ns.q = messages|length - 1 - loop.index0 %}{% endif %}{% endfor %}{% for m in messages %}<|im_start|>{{ m.role }}{% if loop.index0 > ns.q %} >{% endif %}{% if ns.q <= loop.index %} <={% endif %}{% if m.role == 'tool' and loop.index0 == ns.q - 1 %} =={% endif %}{% if m.role == 'assistant' and ns.q != loop.index0 + 2 %} !={% endif %}{% if ns.q >= 10 %} ten{% endif %}{% if ns.q > 14 %} more{% endif %}{% if loop.index > ns.q and ns.q < 18 %} less{% endif %}{% if 12 > ns.q %} twelve{% endif %} {{ m.content }}<|im_end|>{% endfor %}",
+    ),
+    (
+        "neighbours",
+        "{% for m in messages %}{% if loop.first or messages[loop.index0 - 1].role != m.role %}<|im_start|>{{ m.role }}{% endif %} {{ m.content }}{% if loop.last or messages[loop.index0 + 1].role != 'tool' %}<|im_end|>{% endif %}{% if m.role == 'user' and loop.last %}end{% endif %}{% endfor %}",
+    ),
+    (
+        "items",
+        "{% for m in messages %}<|im_start|>{{ m.role }}{% if loop.nextitem and loop.nextitem.role == 'tool' %} calls{% endif %}{% if loop.previtem and loop.previtem.role == 'user' %} answers{% endif %}{% if m.role == 'system' %}{{ loop.revindex }} {{ loop.length }}{% endif %}{% set next = messages[loop.index0 + 3] %}{% if next is defined %} {{ next.role }}{% endif %} {{ m.content }}<|im_end|>{% endfor %}",
+    ),
+    (
+        "slices",
+        "{% if messages[0].role == 'system' %}{% set rest = messages[1:] %}{% set first = messages[0].content %}{% else %}{% set rest = messages %}{% set first = '' %}{% endif %}{% for m in rest %}<|im_start|>{% if loop.first %}{{ first }}{% endif %}{{ m.role }}{{ loop.index }}{% if rest[loop.index0 - 1].role == 'tool' %} t{% endif %} {{ m.content }}<|im_end|>{% endfor %}{% for m in messages[:5] %}{{ loop.last }}{{ m.role }}{% endfor %}{% for m in messages[3:] %}{{ m.role }}{{ loop.index }}{% endfor %}",
+    ),
+    (
+        "outside",
+        "{% macro head(m) %}<|im_start|>{{ m.role }} {{ prefix }}{% endmacro %}{% set prefix = messages[0].role %}{% for m in messages %}{{ head(m) }}{% if enable_thinking %} thinks{% endif %}{% if tools and m.role == 'user' %} {{ tools|length }}{% endif %}{% if m == messages[0] %} same{% endif %}{% if m.role == 'tool' and messages[-1].role == 'tool' %} tool{% endif %} {{ m.content }}{% for tool in tools or [] %}{% if loop.last and m.role == 'system' %}{{ tool | tojson }}{% endif %}{% endfor %}<|im_end|>{% endfor %}",
+    ),
+    (
+        "leaving",
+        "{% for m in messages %}{% if m.role == 'system' and not loop.first %}{% break %}{% endif %}{% if m.role == 'tool' %}{% continue %}{% endif %}{% set x = loop.index %}<|im_start|>{{ m.role }}{{ x }} {{ m.content }}<|im_end|>{% endfor %}{{ x }}{% for m in messages %}{{ m.role }}{% endfor %}",
+    ),
+    (
+        "namespaces",
+        "{% set ns = namespace(a=1) %}{% set other = ns %}{% for m in messages %}{% set own = namespace(b=ns.a) %}{% set own.b = own.b + 1 %}{% set other.a = own.b %}<|im_start|>{{ m.role }} {{ ns.a }} {{ m.content }}<|im_end|>{% endfor %}{% for m in messages %}{% if m.role == 'user' %}{% set ns.a = true %}{% endif %}{% if ns.c is defined %}c{% endif %}{% set ns.c = m.name %}{% endfor %}{{ ns.a }}",
+    ),
+];
+
+#[test]
+fn what_loops_look_at_is_looked_at_again() {
+    for (name, template) in WATCHING {
+        let prompters = Prompters::new(&format!("watching-{name}"), &support::package(), template);
+        let edits = prop::collection::vec((0_usize..40, 0_usize..6, plain_message()), 1..6);
+        let tools = prop::collection::vec(tools(), 2);
+        let result = runner(25).run(
+            &(prop::collection::vec(plain_message(), 20..40), edits, tools),
+            |(first, edits, tools)| {
+                let mut messages = first;
+                let check = |messages: &[Value], tools: &Option<Value>, thinks: bool| {
+                    let mut body =
+                        json!({"messages": messages, "chat_template_kwargs": {"enable_thinking": thinks}});
+                    if let Some(tools) = tools {
+                        body["tools"] = tools.clone();
+                    }
+                    prompters.check(Endpoint::ChatCompletions, &body);
+                };
+                for count in [1, 9, 10, 12, 17, 18, messages.len()] {
+                    check(&messages[..count], &tools[0], false);
+                }
+                // What is before, in and behind groups changes, and what is not in messages, too.
+                for (at, kind, message) in edits {
+                    let at = at % messages.len();
+                    match kind {
+                        0 => messages.insert(at, message),
+                        1 if messages.len() > 1 => drop(messages.remove(at)),
+                        2 => messages.extend([message.clone(), message]),
+                        _ => messages[at] = message,
+                    }
+                    check(&messages, &tools[kind % 2], kind == 3);
+                    check(&messages[..messages.len().min(at + 1)], &tools[0], kind == 4);
+                }
+                Ok(())
+            },
+        );
+        result.unwrap_or_else(|error| panic!("{name}: {error}"));
+        let stats = prompters.cached.cache_stats();
+        assert!(stats.chats > stats.full_by_request && stats.full_by_template == 0, "{name}: {stats:?}");
     }
 }
 

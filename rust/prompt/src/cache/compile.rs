@@ -141,6 +141,7 @@ impl Compiler {
         }
         self.breaks = outer;
         Ok(Node::For(Box::new(For {
+            site: self.site(),
             target: self.target(&node.target)?,
             items: self.expr(&node.iter)?,
             condition: self.optional(node.filter_expr.as_ref())?,

@@ -1,7 +1,5 @@
 //! The expressions of a [`Program`](super::program::Program), while it runs.
 
-use std::sync::Arc;
-
 use minijinja::machinery::ast::CompareOpKind;
 
 use super::operations::{item, length, slice, truth};
@@ -15,13 +13,18 @@ impl<'p> Run<'p> {
             Expr::Not(inner) => !self.truth(inner)?,
             Expr::Both(pair) => self.truth(&pair.0)? && self.truth(&pair.1)?,
             Expr::Either(pair) => self.truth(&pair.0)? || self.truth(&pair.1)?,
-            Expr::Compare(op, pair) => match (self.peek(&pair.0), self.peek(&pair.1)) {
-                (Some(a), Some(b)) => self.compare(*op, a, b)?,
-                _ => match (self.names.integer(&pair.0), self.names.integer(&pair.1)) {
-                    (Some(a), Some(b)) => self.compare(*op, &Val::Int(a), &Val::Int(b))?,
-                    _ => truth(self.program, &self.expr(expr)?)?,
-                },
-            },
+            Expr::Compare(op, pair) => {
+                if let Some(holds) = self.names.compare(*op, pair) {
+                    return Ok(holds);
+                }
+                match (self.peek(&pair.0), self.peek(&pair.1)) {
+                    (Some(a), Some(b)) => self.compare(*op, a, b)?,
+                    _ => match (self.names.integer(&pair.0), self.names.integer(&pair.1)) {
+                        (Some(a), Some(b)) => self.compare(*op, &Val::Int(a), &Val::Int(b))?,
+                        _ => truth(self.program, &self.expr(expr)?)?,
+                    },
+                }
+            }
             _ => match self.peek(expr) {
                 Some(value) => truth(self.program, value)?,
                 None => truth(self.program, &self.expr(expr)?)?,
@@ -125,6 +128,9 @@ impl<'p> Run<'p> {
     }
 
     fn item(&mut self, on: &'p Expr, key: &'p Expr) -> Ran<Val> {
+        if let Some(found) = self.names.message(on, key) {
+            return Ok(found.cloned().unwrap_or(Val::Undefined));
+        }
         let (on, key) = (self.expr(on)?, self.expr(key)?);
         match (&on, &key) {
             (Val::Map(map), Val::Str(key)) => {
@@ -152,11 +158,8 @@ impl<'p> Run<'p> {
         let field = &self.program.names[usize::from(name)];
         Ok(match on {
             Val::Map(map) => map.get(field).cloned().unwrap_or(Val::Undefined),
-            Val::Namespace(number) => {
-                let found = self.names.namespaces[*number].iter().find(|(known, _)| *known == name);
-                found.map_or(Val::Undefined, |(_, value)| value.clone())
-            }
-            Val::Loop(number) => self.names.loops.get(*number).ok_or(Stop)?.attribute(field)?,
+            Val::Namespace(number) => self.names.member(*number, name).cloned().unwrap_or(Val::Undefined),
+            Val::Loop(number) => self.names.loop_attribute(*number, field)?,
             Val::None | Val::Bool(_) | Val::Int(_) | Val::Str(_) => Val::Undefined,
             _ => return Err(Stop),
         })
@@ -182,7 +185,7 @@ impl<'p> Run<'p> {
             (Val::Int(a), Val::Int(b)) => a == b,
             (Val::Bool(a), Val::Bool(b)) => a == b,
             (Val::None, Val::None) => true,
-            (Val::Map(a), Val::Map(b)) => Arc::ptr_eq(a, b) || a.source == b.source,
+            (Val::Map(a), Val::Map(b)) => a.is(b) || a.source == b.source,
             (
                 Val::Str(_),
                 Val::None | Val::Undefined | Val::Bool(_) | Val::Int(_) | Val::List(_) | Val::Map(_),

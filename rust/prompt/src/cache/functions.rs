@@ -41,6 +41,10 @@ impl<'p> Run<'p> {
 
     /// `strftime_now`, minijinja's own: the text that it gives is a part of the key of its piece.
     fn date(&mut self, given: &'p [Expr]) -> Ran<Val> {
+        if let Some(trace) = &self.names.trace {
+            // It says another time later.
+            trace.lose();
+        }
         let [format] = given else { return Err(Stop) };
         let Val::Str(format) = self.expr(format)? else { return Err(Stop) };
         let format = Value::from(self.program.flat(&format).ok_or(Stop)?);

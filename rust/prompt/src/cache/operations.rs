@@ -57,9 +57,10 @@ pub(super) fn slice(on: &Val, [start, stop, step]: [Option<i64>; 3]) -> Ran<Val>
     match (start, stop, step) {
         (start, stop, None | Some(1)) => {
             let (start, stop) = (start.map_or(0, place), stop.map_or(items.len(), place));
-            Ok(List::slice(items.get(start..stop).unwrap_or_default().to_vec()))
+            let chat = list.chat.filter(|_| start <= stop && stop == items.len()).map(|from| from + start);
+            Ok(List::slice(items.get(start..stop).unwrap_or_default().to_vec(), chat))
         }
-        (None, None, Some(-1)) => Ok(List::slice(items.iter().rev().cloned().collect())),
+        (None, None, Some(-1)) => Ok(List::slice(items.iter().rev().cloned().collect(), None)),
         _ => Err(Stop),
     }
 }

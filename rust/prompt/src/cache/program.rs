@@ -49,6 +49,8 @@ pub(super) enum Node {
 
 #[derive(Debug)]
 pub(super) struct For {
+    /// The place in the template.
+    pub(super) site: u32,
     pub(super) target: Target,
     pub(super) items: Expr,
     pub(super) condition: Option<Expr>,

@@ -1,13 +1,16 @@
 //! Runs a [`Program`].
 
+use std::ops::Range;
 use std::sync::Arc;
 
 use minijinja::{Environment, State, Value};
 
+use super::known::Known;
 use super::names::{Loop, Names, set};
 use super::operations::length;
 use super::program::{Expr, For, Name, Node, Program, Target};
 use super::skeleton::Skeleton;
+use super::trace::{Ahead, Trace};
 use super::value::{List, Str, Val};
 
 /// What is done for this request is not known here, or is an error: minijinja renders it in full.
@@ -37,6 +40,8 @@ pub(super) struct Run<'p> {
     steps: usize,
     out: Skeleton<'p>,
     captures: Vec<Vec<Str>>,
+    /// Groups of messages, each with the place of its first one.
+    groups: Vec<(usize, Arc<Known>)>,
 }
 
 impl<'p> Run<'p> {
@@ -49,7 +54,8 @@ impl<'p> Run<'p> {
         let names = Names::new(program);
         let state = environment.empty_state();
         let steps = steps.min(MAX_STEPS);
-        Run { program, state, names, calls: 0, steps, out, captures: Vec::new() }
+        let (captures, groups) = (Vec::new(), Vec::new());
+        Run { program, state, names, calls: 0, steps, out, captures, groups }
     }
 
     /// Gives a variable its value; one that the template does not name is passed over.
@@ -57,6 +63,14 @@ impl<'p> Run<'p> {
         if let Some(at) = self.program.names.iter().position(|known| **known == *name) {
             self.names.globals[at] = Some(value());
         }
+    }
+
+    /// Gives the template the messages of the chat, of which some are known in groups.
+    pub(super) fn set_messages(&mut self, messages: Vec<Val>, groups: Vec<(usize, Arc<Known>)>) {
+        let messages = Arc::new(List { chat: Some(0), ..List::new(messages, false) });
+        self.names.messages = Some(Arc::clone(&messages));
+        self.groups = groups;
+        self.set_global("messages", || Val::List(messages));
     }
 
     /// Renders.
@@ -148,19 +162,76 @@ impl<'p> Run<'p> {
         let before = self.enter();
         let number = self.names.loops.len();
         self.names.loops.push(Loop { items: Arc::clone(&items), at: 0 });
-        for (at, item) in items.items.iter().enumerate() {
-            self.names.locals.truncate(self.names.scope);
-            self.names.loops[number].at = at;
-            // Below the loop's other names, so that one of the same name hides it.
-            self.names.locals.push((self.program.loop_name, Val::Loop(number)));
-            self.assign(&node.target, item.clone())?;
-            if self.nodes(&node.body)? == Flow::Break {
+        let is_own = before.1 && self.captures.is_empty() && self.calls == 0;
+        let (chat, mut at) = (items.chat.filter(|_| is_own), 0);
+        while at < items.items.len() {
+            let group = chat.and_then(|from| self.group_at(from + at));
+            let rounds = at..at + group.as_ref().map_or(1, |group| group.messages.len());
+            at = rounds.end;
+            let flow = match group {
+                Some(group) => self.known_rounds(node, &items, rounds, &group)?,
+                None => self.rounds(node, &items, rounds)?,
+            };
+            if flow == Flow::Break {
                 break;
             }
         }
         self.names.loops.truncate(number);
         self.leave(before);
         Ok(Flow::On)
+    }
+
+    /// The group whose first message is `index`.
+    fn group_at(&self, index: usize) -> Option<Arc<Known>> {
+        let place = self.groups.binary_search_by_key(&index, |(first, _)| *first).ok()?;
+        self.groups.get(place).map(|(_, group)| Arc::clone(group))
+    }
+
+    /// Some rounds of the innermost loop.
+    fn rounds(&mut self, node: &'p For, items: &List, rounds: Range<usize>) -> Ran<Flow> {
+        let number = self.names.loops.len().checked_sub(1).ok_or(Stop)?;
+        for at in rounds {
+            self.names.locals.truncate(self.names.scope);
+            self.names.loops[number].at = at;
+            // Below the loop's other names, so that one of the same name hides it.
+            self.names.locals.push((self.program.loop_name, Val::Loop(number)));
+            self.assign(&node.target, items.items.get(at).ok_or(Stop)?.clone())?;
+            if self.nodes(&node.body)? == Flow::Break {
+                return Ok(Flow::Break);
+            }
+        }
+        Ok(Flow::On)
+    }
+
+    /// The same for the messages of `group`: what they do is done again where it is known.
+    fn known_rounds(
+        &mut self,
+        node: &'p For,
+        items: &List,
+        rounds: Range<usize>,
+        group: &Known,
+    ) -> Ran<Flow> {
+        match group.traces.find(node.site, rounds.start, &self.names) {
+            Ahead::Known(replay) => {
+                self.spend(replay.steps)?;
+                for (number, name, value) in replay.wrote.iter() {
+                    set(&mut self.names.namespaces[*number], *name, value.clone());
+                }
+                self.out.append(&replay.fragment);
+                return Ok(Flow::On);
+            }
+            Ahead::Never => return self.rounds(node, items, rounds),
+            Ahead::Unknown => {}
+        }
+        let (number, from) = (self.names.loops.len() - 1, items.chat.unwrap_or(0) + rounds.start);
+        self.names.trace = Some(Trace::new(&self.names, number, rounds.start, from, rounds.len()));
+        let (before, mark, first) = (self.steps, self.out.mark(), rounds.start);
+        let flow = self.rounds(node, items, rounds)?;
+        if let (Some(trace), Flow::On) = (self.names.trace.take(), &flow) {
+            let replay = trace.finish(&self.names, before - self.steps, self.out.since(mark), group.room);
+            group.traces.put(node.site, first, replay);
+        }
+        Ok(flow)
     }
 
     fn iterate(&mut self, expr: &'p Expr) -> Ran<Arc<List>> {
@@ -210,6 +281,9 @@ impl<'p> Run<'p> {
             }
             Target::Member(owner, name) => {
                 let Val::Namespace(number) = self.variable(*owner)? else { return Err(Stop) };
+                if let Some(trace) = &self.names.trace {
+                    trace.write(number, *name);
+                }
                 set(&mut self.names.namespaces[number], *name, value);
             }
         }

@@ -1,5 +1,7 @@
 //! A rendered text with long parts by reference, cut into pieces.
 
+use std::sync::Arc;
+
 use super::program::Program;
 use super::safe::Place;
 use super::value::{LONG, Part, Str};
@@ -18,14 +20,54 @@ pub(super) struct Skeleton<'p> {
     /// The text, where a long part is [`REFERENCE`], the text's id and where the part starts and ends. Equal
     /// keys are equal texts.
     key: Vec<u8>,
-    parts: Vec<Part>,
+    parts: Vec<Held>,
     /// Bytes of the text.
     length: usize,
     cuts: Vec<Cut>,
 }
 
-/// A safe token in the text.
+/// A long part of the text, which is only read where its ids are not known.
+enum Held {
+    Own(Part),
+    /// That of this number in a fragment: holding a fragment touches none of its texts.
+    Of(Arc<Fragment>, usize),
+}
+
+impl Held {
+    fn part(&self) -> Option<&Part> {
+        match self {
+            Held::Own(part) => Some(part),
+            Held::Of(fragment, number) => fragment.parts.get(*number),
+        }
+    }
+
+    fn as_str(&self) -> &str {
+        self.part().map_or("", Part::as_str)
+    }
+}
+
+/// What was written from one place on, to be written again.
+#[derive(Debug)]
+pub(super) struct Fragment {
+    key: Box<[u8]>,
+    parts: Box<[Part]>,
+    /// Bytes of its text.
+    pub(super) length: usize,
+    /// Counted from where it begins.
+    cuts: Box<[Cut]>,
+}
+
+/// How much was written.
 #[derive(Clone, Copy)]
+pub(super) struct Mark {
+    key: usize,
+    parts: usize,
+    length: usize,
+    cuts: usize,
+}
+
+/// A safe token in the text.
+#[derive(Clone, Copy, Debug)]
 struct Cut {
     /// Where it is in the key.
     key: (usize, usize),
@@ -46,7 +88,7 @@ pub(super) struct Piece<'s> {
     pub(super) begins: Option<u32>,
     /// Bytes of its text.
     pub(super) length: usize,
-    parts: &'s [Part],
+    parts: &'s [Held],
 }
 
 impl<'p> Skeleton<'p> {
@@ -66,7 +108,7 @@ impl<'p> Skeleton<'p> {
             length: text.len(),
             cuts: Vec::new(),
         };
-        whole.mark(0, 0, places);
+        whole.mark_cuts(0, 0, places);
         whole
     }
 
@@ -78,7 +120,7 @@ impl<'p> Skeleton<'p> {
                 let constant = self.program.and_then(|program| program.constants.get(*number as usize));
                 self.push_plain(constant.map_or("", |text| text));
                 let places = self.places.get(*number as usize);
-                self.mark(key, start, places.into_iter().flatten().copied());
+                self.mark_cuts(key, start, places.into_iter().flatten().copied());
             }
             Str::Short(text) => self.push_plain(text),
             Str::Part(part) if part.as_str().len() < LONG => self.push_plain(part.as_str()),
@@ -89,10 +131,48 @@ impl<'p> Skeleton<'p> {
                 reference[13..].copy_from_slice(&part.end.to_le_bytes());
                 self.key.extend_from_slice(&reference);
                 self.length += part.as_str().len();
-                self.parts.push(part.clone());
+                self.parts.push(Held::Own(part.clone()));
             }
             Str::Rope(parts) => parts.iter().for_each(|part| self.push(part)),
         }
+    }
+
+    pub(super) fn mark(&self) -> Mark {
+        let (key, parts, length, cuts) = (self.key.len(), self.parts.len(), self.length, self.cuts.len());
+        Mark { key, parts, length, cuts }
+    }
+
+    /// What was written since `mark`.
+    pub(super) fn since(&self, mark: Mark) -> Fragment {
+        let cuts = self.cuts[mark.cuts..].iter().map(|cut| Cut {
+            key: (cut.key.0 - mark.key, cut.key.1 - mark.key),
+            start: cut.start - mark.length,
+            end: cut.end - mark.length,
+            parts: cut.parts - mark.parts,
+            id: cut.id,
+        });
+        let parts = self.parts[mark.parts..].iter().filter_map(Held::part).cloned();
+        Fragment {
+            key: self.key[mark.key..].into(),
+            parts: parts.collect(),
+            length: self.length - mark.length,
+            cuts: cuts.collect(),
+        }
+    }
+
+    /// Writes `fragment` again.
+    pub(super) fn append(&mut self, fragment: &Arc<Fragment>) {
+        let Mark { key, parts, length, .. } = self.mark();
+        self.cuts.extend(fragment.cuts.iter().map(|cut| Cut {
+            key: (cut.key.0 + key, cut.key.1 + key),
+            start: cut.start + length,
+            end: cut.end + length,
+            parts: cut.parts + parts,
+            id: cut.id,
+        }));
+        self.key.extend_from_slice(&fragment.key);
+        self.parts.extend((0..fragment.parts.len()).map(|number| Held::Of(Arc::clone(fragment), number)));
+        self.length += fragment.length;
     }
 
     fn push_plain(&mut self, text: &str) {
@@ -100,7 +180,7 @@ impl<'p> Skeleton<'p> {
         self.length += text.len();
     }
 
-    fn mark(&mut self, key: usize, start: usize, places: impl Iterator<Item = Place>) {
+    fn mark_cuts(&mut self, key: usize, start: usize, places: impl Iterator<Item = Place>) {
         let parts = self.parts.len();
         self.cuts.extend(places.map(|place| Cut {
             key: (key + place.start, key + place.end),

@@ -1,5 +1,6 @@
 //! What a template works on here: minijinja's values, except that long texts are references.
 
+use std::ops::Deref;
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{Arc, LazyLock};
 
@@ -43,7 +44,7 @@ pub(super) enum Val {
     Int(i64),
     Str(Str),
     List(Arc<List>),
-    Map(Arc<Map>),
+    Map(MapRef),
     /// The loop at this depth.
     Loop(usize),
     /// The namespace of this number.
@@ -118,6 +119,8 @@ pub(super) struct List {
     pub(super) lazy: bool,
     /// It is a slice, whose length is known.
     pub(super) slice: bool,
+    /// It is the messages of the chat from this one on.
+    pub(super) chat: Option<usize>,
     /// The same list as minijinja has it, for calls.
     pub(super) source: Option<Value>,
     pub(super) memo: Memo,
@@ -125,16 +128,42 @@ pub(super) struct List {
 
 impl List {
     pub(super) fn new(items: Vec<Val>, lazy: bool) -> List {
-        List { items, lazy, slice: false, source: None, memo: Memo::default() }
+        List { items, lazy, slice: false, chat: None, source: None, memo: Memo::default() }
     }
 
-    /// A part of a list.
-    pub(super) fn slice(items: Vec<Val>) -> Val {
-        Val::List(Arc::new(List { slice: true, ..List::new(items, true) }))
+    /// A part of a list, and which messages it is.
+    pub(super) fn slice(items: Vec<Val>, chat: Option<usize>) -> Val {
+        Val::List(Arc::new(List { slice: true, chat, ..List::new(items, true) }))
     }
 
     pub(super) fn of(items: Vec<Val>, lazy: bool) -> Val {
         Val::List(Arc::new(List::new(items, lazy)))
+    }
+}
+
+/// One of several maps that are kept side by side: those that are used together are near each other, and
+/// share a count.
+#[derive(Clone, Debug)]
+pub(super) struct MapRef {
+    pub(super) maps: Arc<[Map]>,
+    pub(super) at: usize,
+}
+
+impl MapRef {
+    fn new(map: Map) -> MapRef {
+        MapRef { maps: Arc::new([map]), at: 0 }
+    }
+
+    pub(super) fn is(&self, other: &MapRef) -> bool {
+        self.at == other.at && Arc::ptr_eq(&self.maps, &other.maps)
+    }
+}
+
+impl Deref for MapRef {
+    type Target = Map;
+
+    fn deref(&self) -> &Map {
+        &self.maps[self.at]
     }
 }
 
@@ -147,6 +176,11 @@ pub(super) struct Map {
 }
 
 impl Map {
+    /// The same with nothing that calls gave for it.
+    pub(super) fn copy(&self) -> Map {
+        Map { members: self.members.clone(), source: self.source.clone(), memo: Memo::default() }
+    }
+
     pub(super) fn get(&self, name: &str) -> Option<&Val> {
         self.members.iter().find(|(known, _)| **known == *name).map(|(_, value)| value)
     }
@@ -208,7 +242,7 @@ impl Val {
             let name = shared(key.as_str()?);
             members.push((name, Val::of(&value.get_item(&key).ok()?, keep)));
         }
-        Some(Val::Map(Arc::new(Map { members, source: value.clone(), memo: Memo::default() })))
+        Some(Val::Map(MapRef::new(Map { members, source: value.clone(), memo: Memo::default() })))
     }
 
     /// Bytes that it takes, roughly but never less than its texts.
