@@ -181,7 +181,8 @@ impl PyRouter {
     }
 
     fn set_ready(&self, py: Python<'_>, name: &str, ready: bool) -> PyResult<()> {
-        self.change(py, |router| router.set_ready(name, ready))
+        let result = py.detach(|| self.router.set_ready(name, ready));
+        result.map_err(|error| errors::fleet(py, &error))
     }
 
     fn drain_worker(&self, py: Python<'_>, name: &str) -> PyResult<()> {
@@ -228,7 +229,8 @@ impl PyRouter {
     }
 
     fn remove_worker(&self, py: Python<'_>, name: &str) -> PyResult<()> {
-        self.change(py, |router| router.remove_worker(name))
+        let result = py.detach(|| self.router.remove_worker(name));
+        result.map_err(|error| errors::fleet(py, &error))
     }
 
     #[getter]

@@ -181,6 +181,7 @@ impl Mirror {
 
     /// The router forgets what the worker holds, and this is no news to the mirror.
     pub(super) fn clear_router(&mut self) {
+        self.router.empty(self.worker);
         let mut router = self.router.lock_last();
         router.clear(self.worker);
         self.clears = router.clears(self.worker).unwrap_or_default();

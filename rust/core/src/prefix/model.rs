@@ -57,6 +57,8 @@ enum Operation {
     },
     Clear {
         worker: u32,
+        /// So many blocks at a time.
+        at_once: usize,
     },
     DropPredictions {
         worker: u32,
@@ -118,7 +120,7 @@ fn operation(capacities: bool) -> impl Strategy<Value = Operation> {
         6 => (worker(), path(), 1_usize..4).prop_map(|(worker, path, blocks)| KeepLower { worker, path, blocks }),
         5 => (worker(), path(), 1_usize..4).prop_map(|(worker, path, blocks)| RemoveLower { worker, path, blocks }),
         1 => worker().prop_map(|worker| ClearLower { worker }),
-        1 => worker().prop_map(|worker| Clear { worker }),
+        1 => (worker(), 1_usize..9).prop_map(|(worker, at_once)| Clear { worker, at_once }),
         1 => worker().prop_map(|worker| DropPredictions { worker }),
         1 => (worker(), capacity()).prop_map(|(worker, capacity)| AddWorker { worker, capacity }),
         1 => worker().prop_map(|worker| RemoveWorker { worker }),
@@ -241,7 +243,10 @@ impl Pair {
                 index.clear_lower(Slot(worker));
                 reference.clear(worker | LOWER);
             }
-            Clear { worker } => {
+            Clear { worker, at_once } => {
+                while !index.clear_some(Slot(worker), at_once) {
+                    index.check().unwrap();
+                }
                 index.clear_worker(Slot(worker));
                 reference.clear_all(worker);
             }

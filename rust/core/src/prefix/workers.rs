@@ -72,15 +72,33 @@ impl PrefixIndex {
         self.clear_holder(lower(slot));
     }
 
+    /// The same for at most `blocks` blocks; false where there are more.
+    pub fn clear_some(&mut self, slot: Slot, blocks: usize) -> bool {
+        let rest = self.drop_oldest(slot, blocks);
+        self.drop_oldest(lower(slot), rest) > 0
+    }
+
     pub(super) fn clear_holder(&mut self, slot: Slot) {
-        self.drop_predictions(slot);
         if let Some(worker) = self.worker_mut(slot) {
             worker.ballast = Ballast::default();
         }
-        while let Some(id) = self.oldest_of(slot.0, List::Confirmed) {
-            self.put(id, slot.0, Span::default(), false, NIL);
+        self.drop_oldest(slot, usize::MAX);
+    }
+
+    /// Drops up to `blocks` blocks of a worker, predicted ones first; gives how many more it might have dropped.
+    fn drop_oldest(&mut self, slot: Slot, mut blocks: usize) -> usize {
+        let oldest = |index: &PrefixIndex, list| index.oldest_of(slot.0, list);
+        while blocks > 0
+            && let Some(id) = oldest(self, List::Predicted).or_else(|| oldest(self, List::Confirmed))
+        {
+            let span = self.span(id, slot.0);
+            let dropped = span.held.min(blocks);
+            let held = span.held - dropped;
+            self.put(id, slot.0, Span::new(span.confirmed.min(held), held, span.expires), false, NIL);
             self.tidy(id);
+            blocks -= dropped;
         }
+        blocks
     }
 
     /// Takes what is confirmed for the worker for predicted until `expires`, up to its capacity: its events have a

@@ -83,6 +83,20 @@ impl Router {
         }
     }
 
+    /// Blocks that `worker` is taken to hold, in all tiers.
+    pub(crate) fn blocks_of(&self, worker: WorkerId) -> usize {
+        if self.present(worker).is_err() {
+            return 0;
+        }
+        let (confirmed, predicted) = self.index.blocks(worker.slot);
+        (confirmed + predicted + self.index.lower_blocks(worker.slot)) as usize
+    }
+
+    /// Forgets at most `blocks` of what `worker` holds; false where there is more.
+    pub(crate) fn clear_some(&mut self, worker: WorkerId, blocks: usize) -> bool {
+        self.present(worker).is_err() || self.index.clear_some(worker.slot, blocks)
+    }
+
     /// `worker` holds nothing.
     pub(crate) fn clear(&mut self, worker: WorkerId) {
         if self.present(worker).is_ok() {

@@ -8,7 +8,8 @@ use parking_lot::{Mutex, MutexGuard};
 
 use crate::block::{BlockHasher, Namespace};
 use crate::config::RouterConfig;
-use crate::error::{ConfigError, RouteError};
+use crate::error::{ConfigError, FleetError, RouteError};
+use crate::ids::WorkerId;
 use crate::load::ledger::{Outcome, Reservation};
 use crate::router::{Decision, Others, RouteRequest, Router};
 use crate::time::Time;
@@ -16,6 +17,8 @@ use crate::time::Time;
 /// How often the lock is looked at before the thread sleeps for it, some ten microseconds in all. It is held for a
 /// few; to sleep and be woken takes fifty.
 const LOOKS: u32 = 512;
+/// Blocks that are forgotten under one lock, at some sixty nanoseconds each.
+const FORGOTTEN_AT_ONCE: usize = 64;
 
 /// A router behind a lock. Cloning it is cheap, and every clone is the same router.
 ///
@@ -74,6 +77,46 @@ impl SharedRouter {
     /// The same, after those who wait for it to decide: for whoever comes back for it again and again.
     pub(crate) fn lock_last(&self) -> MutexGuard<'_, Router> {
         self.look(|| self.waiting.load(Ordering::Relaxed) == 0)
+    }
+
+    /// Forgets what `worker` holds, a few blocks at a time: decisions go on meanwhile, on what is left. Whoever
+    /// calls this then says under one lock what has become of the worker.
+    pub(crate) fn empty(&self, worker: WorkerId) {
+        // What is predicted meanwhile is not waited for.
+        let mut rest = self.lock_last().blocks_of(worker);
+        while rest > 0 {
+            let mut router = self.lock_last();
+            let done = router.clear_some(worker, FORGOTTEN_AT_ONCE);
+            MutexGuard::unlock_fair(router);
+            rest = if done { 0 } else { rest.saturating_sub(FORGOTTEN_AT_ONCE) };
+        }
+    }
+
+    /// [`Router::set_ready`]; what a worker that is not ready held is forgotten a few blocks at a time.
+    ///
+    /// # Errors
+    /// [`FleetError::UnknownWorker`].
+    pub fn set_ready(&self, name: &str, ready: bool) -> Result<(), FleetError> {
+        if !ready {
+            self.empty_named(name);
+        }
+        self.lock().set_ready(name, ready)
+    }
+
+    /// [`Router::remove_worker`]; what it held is forgotten a few blocks at a time.
+    ///
+    /// # Errors
+    /// [`FleetError::UnknownWorker`].
+    pub fn remove_worker(&self, name: &str) -> Result<(), FleetError> {
+        self.empty_named(name);
+        self.lock().remove_worker(name)
+    }
+
+    fn empty_named(&self, name: &str) {
+        let worker = self.lock().fleet().get(name).ok().map(|worker| worker.id);
+        if let Some(worker) = worker {
+            self.empty(worker);
+        }
     }
 
     /// Looks [`LOOKS`] times whether the lock is free and it is this thread's `turn`, and then sleeps for it.
