@@ -42,7 +42,7 @@ class Played:
 
 
 async def run(workers: Workers, log: Path, requests: int, clients: int, seed: int) -> list[Played]:
-    """Plays everything: a quarter of the requests before each thing that happens."""
+    """Plays everything: a quarter of the requests with each thing that happens, a few with another router."""
     workload = Workload(seed)
     async with workers.routed(log) as router:
         phases = _Phases(workers, router, workload, requests // 4, clients)
@@ -52,6 +52,9 @@ async def run(workers: Workers, log: Path, requests: int, clients: int, seed: in
             "reset under load", under_load=partial(workers.reset, "w1", running=True), blind="w1"
         )
         await phases.play("restart of a worker under load", under_load=partial(workers.restart, "w0"))
+    async with workers.routed(log.with_suffix(".again"), "--warm-timeout-ms", "60000") as router:
+        phases.router, phases.requests = router, QUIET_EVERY
+        await phases.play("restart of the router", at_rest=phases.compare)
     return phases.played
 
 
@@ -88,17 +91,21 @@ class _Phases:
                 happened = time.monotonic()
                 happens = asyncio.ensure_future(under_load())
             played.answers += await self._some(self.requests - len(played.answers))
-            played.compared += await self.workers.compare(self.router)
+            await self.compare()
         if happens is not None:
             await happens
             await self.router.sees_ready(len(self.workers.engines), seconds=60)
             played.answers += await self._some(QUIET_EVERY)
-            played.compared += await self.workers.compare(self.router)
+            await self.compare()
         if blind:
             capture = self.workers.captures[blind]
             assert capture.cleared > cleared, f"{blind} has not said that it is empty"
             played.blind = (blind, happened, capture.cleared_at)
         played.seconds = time.monotonic() - began
+
+    async def compare(self) -> None:
+        """Compares what is known before any request of this phase."""
+        self.played[-1].compared += await self.workers.compare(self.router)
 
     async def _some(self, left: int) -> list[Answer]:
         wanted = range(min(left, QUIET_EVERY))
