@@ -373,8 +373,10 @@ class HandScraper:
     def remove(self, name: str) -> None:
         del self.saw[name]
 
-    def page(self, steps: float | None, started: float | None = 1.0) -> None:
+    def page(self, steps: float | None, started: float | None = 1.0) -> bool:
+        """The worker's metrics are read; never true, so that they are read until something else is."""
         self.saw["w1"](Gauges(1, 0.0, steps, started))
+        return False
 
 
 @pytest.fixture
@@ -455,8 +457,7 @@ async def test_an_engine_that_stands_still_behind_an_api_that_answers_goes_out_a
     # Our counts alone say nothing of replies that are not streamed.
     await looks(hanging, 12)
     assert router.workers["w1"]["ready"]
-    scraper.page(7.0)
-    await until(lambda: not router.workers["w1"]["ready"])
+    await until(lambda: scraper.page(7.0) or not router.workers["w1"]["ready"])
     (state,) = patient.states()
     assert "makes no step" in state.error
     # Its requests are gone, and its API answers: that is not yet a sign of life.
@@ -474,10 +475,7 @@ async def test_a_frozen_worker_that_moves_again_or_is_another_process_comes_back
 ) -> None:
     hanging.computes = False
     router.workers["w1"].update(requests=1)
-    scraper.page(7.0)
-    await looks(hanging, 10)
-    scraper.page(7.0)
-    await until(lambda: not router.workers["w1"]["ready"])
+    await until(lambda: scraper.page(7.0) or not router.workers["w1"]["ready"])
     if sign == "step":
         scraper.page(8.0)
     elif sign == "token":
