@@ -8,14 +8,19 @@ from collections.abc import Mapping
 from pathlib import Path
 from urllib.parse import quote
 
+import grpc
+
 from tests.support.dns_server import DnsServer
 from tests.support.fake_worker import FakeWorker
 from tests.support.http import Reply, request
 from tests.support.kubernetes import Cluster, endpoint, slice_of
-from tests.support.process import Router
+from tests.support.process import Router, free_port
+from warmroute.v1 import fleet_pb2 as fb
+from warmroute.v1.fleet_pb2_grpc import FleetStub
 
 KEY = "a-key-of-sixteen-characters"
 SERVICE = "_http._tcp.vllm.test"
+AS_ADMIN = (("authorization", f"Bearer {KEY}"),)
 WORKERS = "/warmroute/v1/workers"
 
 
@@ -108,6 +113,35 @@ class ByApi(Way):
         await self.lists(router, self._pending)
 
 
+class ByGrpc(ByApi):
+    """The gRPC endpoint's `Fleet`."""
+
+    def __init__(self, folder: Path) -> None:
+        super().__init__(folder)
+        self._port = free_port()
+        self.flags = ("--grpc-port", str(self._port))
+
+    async def lists(self, router: Router | None, workers: Mapping[str, FakeWorker]) -> None:
+        if router is None:
+            await super().lists(router, workers)
+            return
+        async with grpc.aio.insecure_channel(f"127.0.0.1:{self._port}") as channel:
+            fleet = FleetStub(channel)  # type: ignore[no-untyped-call]
+            for name in [name for name in self._listed if workers.get(name) is not self._listed[name]]:
+                gone = fb.RemoveWorkerRequest(name=name)
+                await fleet.RemoveWorker(gone, metadata=AS_ADMIN, wait_for_ready=True)
+            for name, worker in workers.items():
+                # Adding again changes nothing.
+                added = fb.AddWorkerRequest(name=name, url=worker.url)
+                await fleet.AddWorker(added, metadata=AS_ADMIN, wait_for_ready=True)
+        self._listed = dict(workers)
+
+    async def drain(self, router: Router, name: str, worker: FakeWorker) -> None:
+        async with grpc.aio.insecure_channel(f"127.0.0.1:{self._port}") as channel:
+            fleet = FleetStub(channel)  # type: ignore[no-untyped-call]
+            await fleet.DrainWorker(fb.DrainWorkerRequest(name=name), metadata=AS_ADMIN)
+
+
 class ByFile(Way):
     """A watched file."""
 
@@ -186,6 +220,7 @@ class ByKubernetes(Way):
 WAYS: dict[str, type[Way]] = {
     "flags": ByConfig,
     "api": ByApi,
+    "grpc": ByGrpc,
     "file": ByFile,
     "dns": ByDns,
     "kubernetes": ByKubernetes,
