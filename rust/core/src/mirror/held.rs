@@ -16,18 +16,25 @@ pub(super) struct Held {
     table: Table,
     /// Copies beyond the first, by the engine's name.
     copies: HashMap<EngineHash, u32>,
+    /// All of these.
+    further: u32,
     /// Names beyond the first, by block.
     names: HashMap<BlockHash, u32>,
 }
 
 impl Held {
     pub(super) fn new(blocks: u32, seed: u64) -> Held {
-        Held { table: Table::new(blocks, seed), copies: HashMap::new(), names: HashMap::new() }
+        Held { table: Table::new(blocks, seed), copies: HashMap::new(), further: 0, names: HashMap::new() }
     }
 
     /// Blocks, copies aside.
     pub(super) fn len(&self) -> usize {
         self.table.len()
+    }
+
+    /// Copies beyond the first, of all blocks: they take room, too.
+    pub(super) fn further(&self) -> u32 {
+        self.further
     }
 
     pub(super) fn bytes(&self) -> usize {
@@ -56,10 +63,11 @@ impl Held {
         match self.table.find(name) {
             Some(same) if same == block => {
                 *self.copies.entry(name).or_default() += 1;
+                self.further += 1;
                 None
             }
             Some(_) => {
-                self.copies.remove(&name);
+                self.further -= self.copies.remove(&name).unwrap_or(0);
                 let gone = self.remove(name);
                 self.insert(name, block, known);
                 gone
@@ -74,6 +82,7 @@ impl Held {
     /// One copy less of `name`. Gives its block, where nothing holds it any more.
     pub(super) fn remove(&mut self, name: EngineHash) -> Option<BlockHash> {
         if take_one(&mut self.copies, &name) {
+            self.further -= 1;
             return None;
         }
         let block = self.table.remove(name)?;
@@ -83,6 +92,7 @@ impl Held {
     pub(super) fn clear(&mut self) {
         self.table.clear();
         self.copies = HashMap::new();
+        self.further = 0;
         self.names = HashMap::new();
     }
 
@@ -118,7 +128,9 @@ mod tests {
         for _ in 0..3 {
             assert_eq!(held.add(NAME, BLOCK, false), None);
         }
+        assert_eq!((held.len(), held.further()), (1, 2));
         assert_eq!([held.remove(NAME), held.remove(NAME)], [None, None]);
+        assert_eq!((held.len(), held.further()), (1, 0));
         assert_eq!((held.find(NAME), held.remove(NAME), held.remove(NAME)), (Some(BLOCK), Some(BLOCK), None));
     }
 
@@ -136,7 +148,9 @@ mod tests {
         let mut held = Held::new(8, 0);
         held.add(NAME, BLOCK, false);
         held.add(NAME, BLOCK, false);
+        assert_eq!(held.further(), 1);
         assert_eq!(held.add(NAME, BlockHash(11), false), Some(BLOCK));
+        assert_eq!(held.further(), 0);
         assert_eq!(held.remove(NAME), Some(BlockHash(11)));
     }
 }

@@ -66,8 +66,8 @@ pub struct Mirror {
     seed: u64,
     /// Events were lost since the worker was known to hold nothing.
     in_doubt: bool,
-    /// What the router was told last: whether events are applied as they come.
-    live: bool,
+    /// What the router was told last: whether events are applied as they come, and how many blocks are copies.
+    told: (bool, u32),
     /// The router's count of clears when this mirror last agreed with it.
     clears: u32,
     stats: MirrorStats,
@@ -104,7 +104,7 @@ impl Mirror {
             twins: Twins::new(),
             seed,
             in_doubt: false,
-            live: false,
+            told: (false, 0),
             clears,
             stats: MirrorStats::default(),
         }
@@ -223,9 +223,11 @@ impl Mirror {
     /// Tells the router whether events are applied as they come, and the caller what is wanted.
     fn tell(&mut self) -> Status {
         let live = self.replay.is_none() && self.order.next() > 0;
-        if live != self.live {
-            self.live = live;
-            self.router.lock().set_following(self.worker, live);
+        let copies = self.tiers[Tier::Device as usize].further() * self.parts.unwrap_or(1) as u32;
+        let told = (live, copies);
+        if told != self.told {
+            self.told = told;
+            self.router.lock().set_following(self.worker, told.0, told.1);
         }
         self.status()
     }
@@ -346,6 +348,6 @@ impl Mirror {
 
 impl Drop for Mirror {
     fn drop(&mut self) {
-        self.router.lock().set_following(self.worker, false);
+        self.router.lock().set_following(self.worker, false, 0);
     }
 }

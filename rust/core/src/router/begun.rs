@@ -78,7 +78,7 @@ impl Pair {
         let spec =
             WorkerSpec { name: "w".to_owned(), kv_blocks: Some(CAPACITY as u32), ..WorkerSpec::default() };
         let worker = router.add_worker(spec).unwrap();
-        router.set_following(worker, true);
+        router.set_following(worker, true, 0);
         Pair {
             router,
             worker,

@@ -156,7 +156,7 @@ impl Router {
     /// before take room first, and evict what was used least recently. Events will tell so, when that has happened.
     fn left_when_begun(&self, request: &RouteRequest<'_>, worker: &Worker, overlap: u32) -> u32 {
         let slot = worker.id.slot;
-        let Following { live, inexact, .. } = self.following[slot.index()];
+        let Following { live, inexact, copies, .. } = self.following[slot.index()];
         let (Some(load), Some(capacity)) = (self.ledger.load(slot), worker.spec.kv_blocks) else {
             return overlap;
         };
@@ -170,7 +170,8 @@ impl Router {
         let recent = self.index.predicted_beyond(slot, self.now.after(lifetime.saturating_sub(EVENTS_LATE)));
         let queued = load.queued_tokens() / u64::from(self.config.block_size);
         // Each request has a block that is not full, and has no name.
-        let wanted = confirmed + predicted.min(queued).max(recent as u64) + u64::from(load.requests());
+        let wanted =
+            confirmed + predicted.min(queued).max(recent as u64) + u64::from(load.requests() + copies);
         let evictions = usize::try_from(wanted.saturating_sub(u64::from(capacity))).unwrap_or(usize::MAX);
         self.index.left(slot, &request.blocks[..overlap as usize], evictions) as u32
     }

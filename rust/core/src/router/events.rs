@@ -121,10 +121,11 @@ impl Router {
         }
     }
 
-    /// Says whether the events of `worker` are applied as they come.
-    pub(crate) fn set_following(&mut self, worker: WorkerId, live: bool) {
+    /// Says whether the events of `worker` are applied as they come, and how many of its blocks are copies of others.
+    pub(crate) fn set_following(&mut self, worker: WorkerId, live: bool, copies: u32) {
         if self.present(worker).is_ok() {
-            self.following[worker.slot.index()].live = live;
+            let following = &mut self.following[worker.slot.index()];
+            (following.live, following.copies) = (live, copies);
         }
     }
 

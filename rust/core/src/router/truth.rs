@@ -60,6 +60,8 @@ pub(crate) struct Following {
     pub(crate) evictions: u64,
     /// Prompts were sent there that no event names: they were matched as text.
     pub(crate) inexact: bool,
+    /// Blocks that take room and are in the index once.
+    pub(crate) copies: u32,
 }
 
 /// What a decision assumed, for the report that comes at its end.
