@@ -8,8 +8,9 @@ from pathlib import Path
 from typing import Any
 
 from tests.interop.conftest import KEY, Target
+from tests.support.waiting import until
 
-PROMPT = {"tokenList": {"ids": list(range(100))}, "model": "sim"}
+PROMPT = {"token_list": {"ids": list(range(100))}, "model": "sim"}
 
 
 class Curl:
@@ -66,10 +67,10 @@ async def test_reflection(tools: Path, target: Target) -> None:
 async def test_route_report_stream_generate(tools: Path, target: Target) -> None:
     curl = Curl(tools, target)
     (booked,) = await curl.call("Router/Route", PROMPT)
-    assert booked["decision"]["promptTokens"] == 100
+    assert booked["decision"]["prompt_tokens"] == 100
     ended = {
         "reservation": booked["reservation"],
-        "ended": {"outcome": "OUTCOME_FINISHED", "cachedTokens": 0},
+        "ended": {"outcome": "OUTCOME_FINISHED", "cached_tokens": 0},
     }
     assert await curl.call("Router/Report", ended) == [{}]
     answers = await curl.call("Router/RouteStream", [{"id": 1, "route": PROMPT}, {"id": 2, "route": {}}])
@@ -78,21 +79,24 @@ async def test_route_report_stream_generate(tools: Path, target: Target) -> None
     assert (answers[1]["error"]["code"], answers[1]["error"]["reason"]) == (3, "INVALID_REQUEST")
     (listed,) = await curl.call("Fleet/ListWorkers", {})
     assert sum(worker["load"].get("requests", 0) for worker in listed["workers"]) == 0
-    generated = await curl.call("Router/Generate", {"request": {**PROMPT, "maxOutputTokens": 3}})
+    generated = await curl.call("Router/Generate", {"request": {**PROMPT, "max_output_tokens": 3}})
     assert [next(iter(each)) for each in generated] == ["routed", "chunk", "chunk", "chunk", "finished"]
-    assert generated[-1]["finished"]["usage"]["completionTokens"] == 3
+    assert generated[-1]["finished"]["usage"]["completion_tokens"] == 3
 
 
 async def test_errors(tools: Path, target: Target) -> None:
     curl = Curl(tools, target)
-    status, output = await curl.run("warmroute.v1.Router/Route", data={"tokenIds": "AQI="})
+    status, output = await curl.run("warmroute.v1.Router/Route", data={"token_ids": "AQI="})
     assert status != 0
     assert "INVALID_REQUEST" in output
     assert "token_ids" in output
     status, output = await curl.run("warmroute.v1.Router/Route", data=PROMPT, key=False)
     assert status != 0
     assert "UNAUTHORIZED" in output
-    _, health = await curl.run(
-        "grpc.health.v1.Health/Check", data={"service": "warmroute.v1.Router"}, key=False
-    )
-    assert json.loads(health) == {"status": "SERVING"}
+
+    async def is_serving() -> bool:
+        service = {"service": "warmroute.v1.Router"}
+        _, health = await curl.run("grpc.health.v1.Health/Check", data=service, key=False)
+        return bool(json.loads(health) == {"status": "SERVING"})
+
+    await until(is_serving, "the router is healthy")

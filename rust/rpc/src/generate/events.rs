@@ -200,3 +200,92 @@ impl From<UsageJson> for pb::Usage {
         }
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use proptest::prelude::*;
+
+    use super::*;
+
+    fn told(parts: &[&[u8]]) -> Vec<Event> {
+        let (mut events, mut told) = (Events::default(), Vec::new());
+        for part in parts {
+            events.feed(part, |event| told.push(event));
+        }
+        told
+    }
+
+    fn chunk(text: &str) -> pb::Chunk {
+        pb::Chunk { text: text.to_owned(), ..pb::Chunk::default() }
+    }
+
+    const STREAM: &[u8] = concat!(
+        ": a comment\r\n\r\n",
+        "data: {\"choices\":[{\"index\":0,\"text\":\"a\\u00e9\\n\",\"finish_reason\":null}]}\n\n",
+        "event: message\ndata:{\"choices\":[{\"delta\":{\"content\":\"b\"},\"token_ids\":[1,2]}],\ndata: \"usage\":null}\n\n",
+        "data: {\"choices\":[],\"usage\":{\"prompt_tokens\":5,\"completion_tokens\":3}}\r\n\r\n",
+        "data: [DONE]\n\n",
+        "data: {\"choices\":[{\"text\":\"late\"}]}\n\n",
+    )
+    .as_bytes();
+
+    fn expected() -> Vec<Event> {
+        vec![
+            Event::Chunk(chunk("aé\n"), Tokens::Unknown),
+            Event::Chunk(pb::Chunk { token_ids: vec![1, 2], ..chunk("b") }, Tokens::Known(2)),
+            Event::Usage(pb::Usage { prompt_tokens: 5, completion_tokens: 3, cached_tokens: None }),
+            Event::Done,
+        ]
+    }
+
+    #[test]
+    fn what_is_broken_is_told_once_and_ends_the_stream() {
+        let broken = |data: &str| told(&[format!("data: {data}\n\ndata: [DONE]\n\n").as_bytes()]);
+        for data in ["{", "[]", "7", "{\"choices\": 1}", "{\"choices\": [{\"index\": -1}]}"] {
+            assert!(matches!(broken(data).as_slice(), [Event::Broken(_)]), "{data}");
+        }
+        let message = |data: &str| match broken(data).as_slice() {
+            [Event::Broken(why)] => why.clone(),
+            other => panic!("{other:?}"),
+        };
+        assert_eq!(message("{\"error\": {\"message\": \"full\", \"code\": 500}}"), "full");
+        assert_eq!(message("{\"error\": \"full\"}"), "full");
+        assert_eq!(message("{\"error\": {}}"), "it reports an error");
+        let long = format!("{{\"error\": \"{}\"}}", "x".repeat(2_000));
+        assert_eq!(message(&long).len(), MAX_MESSAGE_CHARS);
+    }
+
+    #[test]
+    fn a_line_without_an_end_is_not_kept_for_ever() {
+        let (mut events, mut told) = (Events::default(), Vec::new());
+        for _ in 0..100 {
+            events.feed(&vec![b'x'; 1 << 17], |event| told.push(event));
+        }
+        assert!(matches!(told.as_slice(), [Event::Broken(_)]));
+        assert!(events.line.len() <= MAX_LINE_BYTES);
+        let part = [b"data: ", vec![b'x'; 1 << 17].as_slice(), b"\n"].concat();
+        let (mut events, mut told) = (Events::default(), Vec::new());
+        for _ in 0..100 {
+            events.feed(&part, |event| told.push(event));
+        }
+        assert!(matches!(told.as_slice(), [Event::Broken(_)]));
+        assert!(events.data.len() <= MAX_LINE_BYTES);
+    }
+
+    proptest! {
+        #[test]
+        fn where_the_bytes_are_cut_does_not_matter(cuts in prop::collection::vec(0..STREAM.len(), 0..8)) {
+            let mut cuts: Vec<_> = cuts.into_iter().chain([0, STREAM.len()]).collect();
+            cuts.sort_unstable();
+            let parts: Vec<_> = cuts.windows(2).map(|pair| &STREAM[pair[0]..pair[1]]).collect();
+            prop_assert_eq!(told(&parts), expected());
+        }
+
+        #[test]
+        fn any_bytes_are_read_without_harm(parts in prop::collection::vec(prop::collection::vec(any::<u8>(), 0..64), 0..8)) {
+            let parts: Vec<_> = parts.iter().map(Vec::as_slice).collect();
+            let told = told(&parts);
+            prop_assert!(told.iter().filter(|event| matches!(event, Event::Broken(_) | Event::Done)).count() <= 1);
+        }
+    }
+}

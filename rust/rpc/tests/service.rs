@@ -1,0 +1,134 @@
+//! Messages and their answers, without gRPC: whatever the bytes are, no load is left behind.
+
+#![allow(clippy::unwrap_used, reason = "a test fails by panicking")]
+
+use std::sync::Arc;
+use std::time::{Duration, Instant};
+
+use bytes::Bytes;
+use proptest::prelude::*;
+use prost::Message;
+use warmroute_core::config::RouterConfig;
+use warmroute_core::fleet::WorkerSpec;
+use warmroute_core::router::SharedRouter;
+use warmroute_core::time::Time;
+use warmroute_prompt::Prompter;
+use warmroute_rpc::pb::report_request::Event;
+use warmroute_rpc::pb::route_request::Prompt;
+use warmroute_rpc::{Failure, Kind, Service, ServiceOptions, pb};
+
+const LEASE_TIME: Duration = Duration::from_secs(60);
+
+fn service(workers: usize, max_requests: Option<u32>) -> Service {
+    let router = SharedRouter::new(RouterConfig::default(), Instant::now()).unwrap();
+    for i in 0..workers {
+        let spec = WorkerSpec { name: format!("w{i}"), max_requests, ..WorkerSpec::default() };
+        router.lock().add_worker(spec).unwrap();
+    }
+    let options = ServiceOptions { max_reservations: 8, lease_time: LEASE_TIME };
+    Service::new(router, Arc::new(Prompter::without_tokenizer()), options)
+}
+
+fn request(prompt: Prompt) -> pb::RouteRequest {
+    pb::RouteRequest { prompt: Some(prompt), ..pb::RouteRequest::default() }
+}
+
+fn ids(count: u32) -> Prompt {
+    Prompt::TokenIds((0..count).flat_map(u32::to_le_bytes).collect::<Vec<_>>().into())
+}
+
+fn bytes(message: &impl Message) -> Bytes {
+    message.encode_to_vec().into()
+}
+
+fn route(service: &Service, request: &pb::RouteRequest, now: Time) -> Result<pb::RouteResponse, Failure> {
+    let asked = service.read_route(bytes(request))?;
+    Ok(pb::RouteResponse::decode(service.route(&asked, now, 7)?.as_slice()).unwrap())
+}
+
+fn report(service: &Service, reservation: u64, event: Option<Event>, now: Time) -> Result<(), Failure> {
+    service.report(bytes(&pb::ReportRequest { reservation, event }), now).map(drop)
+}
+
+fn ended(outcome: pb::Outcome) -> Option<Event> {
+    Some(Event::Ended(pb::Ended { outcome: outcome.into(), ..pb::Ended::default() }))
+}
+
+#[test]
+fn a_reservation_lives_from_route_to_its_end() {
+    let service = service(2, None);
+    let first = route(&service, &request(ids(100)), Time::ZERO).unwrap();
+    assert_eq!((first.lease_time_ms, service.router().lock().ledger().open()), (60_000, 1));
+    let half = Time::ZERO.after(LEASE_TIME / 2);
+    report(&service, first.reservation, None, half).unwrap();
+    assert_eq!(service.expire(Time::ZERO.after(LEASE_TIME)), 0);
+    report(&service, first.reservation, ended(pb::Outcome::Finished), half).unwrap();
+    let again = report(&service, first.reservation, ended(pb::Outcome::Finished), half).unwrap_err();
+    assert_eq!(again.kind, Kind::UnknownReservation);
+    let lost = route(&service, &request(ids(100)), half).unwrap();
+    assert_eq!(service.expire(half.after(LEASE_TIME)), 1);
+    assert_eq!(report(&service, lost.reservation, None, half).unwrap_err().kind, Kind::UnknownReservation);
+    assert_eq!((service.stats().expired, service.router().lock().ledger().open()), (1, 0));
+}
+
+#[test]
+fn what_is_refused_books_nothing() {
+    let service = service(1, Some(2));
+    for _ in 0..2 {
+        route(&service, &request(ids(100)), Time::ZERO).unwrap();
+    }
+    let full = route(&service, &request(ids(100)), Time::ZERO).unwrap_err();
+    assert_eq!(full.kind, Kind::Saturated);
+    assert!(full.retry_after.unwrap() >= Duration::from_secs(1));
+    service.drain();
+    assert_eq!(route(&service, &request(ids(100)), Time::ZERO).unwrap_err().kind, Kind::Draining);
+    assert_eq!((service.stats().open, service.router().lock().ledger().open()), (2, 2));
+}
+
+#[test]
+fn a_stream_that_ended_gets_no_reservation() {
+    let service = service(1, None);
+    let stream = service.open_stream();
+    let message = bytes(&pb::RouteStreamRequest {
+        id: 5,
+        message: Some(pb::route_stream_request::Message::Route(request(ids(100)))),
+    });
+    let answer = |bytes: Vec<u8>| pb::RouteStreamResponse::decode(bytes.as_slice()).unwrap();
+    assert_eq!(answer(service.answer(stream, message.clone(), Time::ZERO, 1)).id, 5);
+    assert_eq!(service.end_stream(stream), 1);
+    // As when a long prompt was encoded meanwhile.
+    answer(service.answer(stream, message, Time::ZERO, 2));
+    assert_eq!((service.stats().open, service.router().lock().ledger().open()), (0, 0));
+}
+
+#[test]
+fn reasons_and_codes_go_together() {
+    for kind in Kind::ALL {
+        assert!([3, 5, 8, 14].contains(&kind.code()));
+        assert_eq!(kind.reason(), kind.reason().to_uppercase());
+        assert!(Kind::ALL.iter().filter(|other| other.reason() == kind.reason()).count() == 1);
+    }
+}
+
+proptest! {
+    #[test]
+    fn any_bytes_are_answered_and_leave_no_load(parts in prop::collection::vec(prop::collection::vec(any::<u8>(), 0..80), 1..20)) {
+        let service = service(2, None);
+        let stream = service.open_stream();
+        for (turn, part) in parts.into_iter().enumerate() {
+            let (now, random) = (Time::from_nanos(turn as u64), turn as u64);
+            let part = Bytes::from(part);
+            if let Ok(asked) = service.read_route(part.clone()) {
+                let _routed = service.route(&asked, now, random);
+            }
+            let _reported = service.report(part.clone(), now);
+            let _decided = service.decide(part.clone(), now, random);
+            let _explained = service.explain(part.clone(), now, random);
+            let _generated = warmroute_rpc::generate::Generation::read(&service, part.clone(), String::new());
+            prop_assert!(pb::RouteStreamResponse::decode(service.answer(stream, part, now, random).as_slice()).is_ok());
+        }
+        service.end_stream(stream);
+        service.expire(Time::MAX);
+        prop_assert_eq!((service.stats().open, service.router().lock().ledger().open()), (0, 0));
+    }
+}
