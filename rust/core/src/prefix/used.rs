@@ -15,14 +15,25 @@ use crate::time::Time;
 const ENTRIES: usize = 256;
 
 impl PrefixIndex {
-    /// Notes that the worker has used what is confirmed of the prompt that ends with `block`.
-    pub fn used(&mut self, slot: Slot, block: BlockHash) {
-        if self.worker(slot).is_some()
-            && let Some((id, index)) = self.find(block)
-        {
-            let id = self.use_until(id, slot.0, index + 1, id);
-            self.use_above(id, slot.0);
+    /// Notes that the worker has used what is confirmed of the prompt that ends with `block`, and of its reply, which
+    /// is up to `reply` blocks long: those that follow, as far as that is clear.
+    pub fn used(&mut self, slot: Slot, block: BlockHash, reply: usize) {
+        if self.worker(slot).is_none() {
+            return;
         }
+        let Some((mut id, index)) = self.find(block) else { return };
+        let mut to = (index + 1).saturating_add(reply);
+        while to > self.slab[id].run.len()
+            && self.slab[id].children == 1
+            && let Some((child, 0)) = self.find(BlockHash(self.slab[id].child_xor))
+            && self.span(child, slot.0).confirmed > 0
+        {
+            to -= self.slab[id].run.len();
+            id = child;
+        }
+        let to = to.min(self.slab[id].run.len());
+        let id = self.use_until(id, slot.0, to, id);
+        self.use_above(id, slot.0);
     }
 
     /// Makes the first `to` blocks of a worker's entry the newest of those that are confirmed, where they are; gives
@@ -99,5 +110,56 @@ impl PrefixIndex {
             reach = Reach { at: child, within, depth: reach.depth + within };
         }
         path
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    #![allow(clippy::unwrap_used, reason = "a test fails by panicking")]
+
+    use super::*;
+
+    const SLOT: Slot = Slot(0);
+
+    fn blocks(from: u64) -> Vec<BlockHash> {
+        (from..from + 6).map(BlockHash).collect()
+    }
+
+    /// Two prompts of four blocks with replies of two; the first one is older.
+    fn index() -> (PrefixIndex, Vec<BlockHash>, Vec<BlockHash>) {
+        let mut index = PrefixIndex::new(1 << 20);
+        index.add_worker(SLOT, Some(12));
+        let (first, second) = (blocks(10), blocks(20));
+        for path in [&first, &second] {
+            index.store(SLOT, None, &path[..4], Time::ZERO).unwrap();
+            index.store(SLOT, Some(path[3]), &path[4..], Time::ZERO).unwrap();
+        }
+        (index, first, second)
+    }
+
+    #[test]
+    fn the_last_blocks_of_what_was_used_least_recently_go_first() {
+        let (index, first, second) = index();
+        assert_eq!([0, 1, 6, 9].map(|gone| index.left(SLOT, &first, gone)), [6, 5, 0, 0]);
+        assert_eq!([0, 1, 6, 9].map(|gone| index.left(SLOT, &second, gone)), [6, 6, 6, 3]);
+        assert_eq!(index.left(SLOT, &first[..3], 4), 2);
+    }
+
+    #[test]
+    fn the_end_of_a_request_is_a_use_of_its_prompt_and_of_its_reply() {
+        let (mut index, first, second) = index();
+        index.used(SLOT, first[3], 2);
+        assert_eq!([3, 6, 7].map(|gone| index.left(SLOT, &second, gone)), [3, 0, 0]);
+        assert_eq!([3, 6, 7].map(|gone| index.left(SLOT, &first, gone)), [6, 6, 5]);
+        index.check().unwrap();
+    }
+
+    #[test]
+    fn what_follows_a_prompt_and_is_not_its_reply_stays_old() {
+        let (mut index, first, second) = index();
+        index.used(SLOT, first[3], 0);
+        assert_eq!(index.left(SLOT, &first, 2), 4);
+        assert_eq!([2, 3].map(|gone| index.left(SLOT, &second, gone)), [6, 5]);
+        index.check().unwrap();
     }
 }

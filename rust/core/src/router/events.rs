@@ -137,7 +137,7 @@ impl Router {
                 && self.present(worker).is_ok()
                 && self.following[worker.slot.index()].live
             {
-                self.index.used(worker.slot, block);
+                self.index.used(worker.slot, block, 0);
             }
         }
     }
@@ -151,18 +151,18 @@ impl Router {
         let Some(block) = ended.last_block.filter(|_| self.present(ended.worker).is_ok()) else { return };
         let Following { live, inexact, .. } = self.following[slot.index()];
         let named = live && ended.units == Units::Tokens;
-        if named {
-            self.index.used(slot, block);
-        }
-        if named && !inexact {
-            return;
-        }
         let expires = now.after(Duration::from_millis(self.config.prediction_lifetime_ms));
         let block_size = u64::from(self.config.block_size);
         let prompt_tokens = ended.context_tokens - u64::from(ended.output_tokens);
         // The last token of a reply is never computed, and has no place in the cache.
         let computed = prompt_tokens + u64::from(ended.output_tokens).saturating_sub(1);
         let filled = computed / block_size - prompt_tokens / block_size;
+        if named {
+            self.index.used(slot, block, usize::try_from(filled).unwrap_or(usize::MAX));
+        }
+        if named && !inexact {
+            return;
+        }
         // What events have named takes room among the predictions that they do not name.
         let confirmed = named && self.index.is_confirmed(slot, block);
         let taken = if confirmed { filled + ended.uncached_tokens / block_size } else { filled };
