@@ -121,7 +121,7 @@ fn cost(prompter: &Prompter, raw: &[u8]) -> f64 {
     let hasher = BlockHasher::new(BLOCK, 0);
     let mut hashes = Vec::with_capacity(4096);
     cpu(|| {
-        let body = Body::parse(Endpoint::ChatCompletions, raw).expect("a body");
+        let body = prompter.parse(Endpoint::ChatCompletions, raw).expect("a body");
         let prompt = prompter.read(&body).expect("a prompt");
         assert_eq!(prompt.rung(), Rung::Local);
         prompt.hash_into(&hasher, &Namespace { model: "m", ..Namespace::default() }, &mut hashes);

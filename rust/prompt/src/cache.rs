@@ -21,7 +21,6 @@ mod trace;
 mod value;
 
 use std::sync::Arc;
-use std::sync::atomic::{AtomicU64, Ordering};
 
 use minijinja::Value;
 use warmroute_core::block::{BlockHash, BlockHasher, Namespace};
@@ -31,11 +30,11 @@ use crate::python::UNLIKE_PYTHON;
 use crate::template::{ChatTemplate, ContentFormat, on_deep_stack};
 use crate::work::Work;
 use crate::{Body, Refused, chat};
-use known::{Known, WeighValue};
+use known::{Guess, Guesses, Known, WeighValue};
 use program::Program;
-use run::Run;
+use run::{Groups, Run};
 use safe::{Place, SafeTokens};
-use segments::{Bounded, Chains, Key, Keys, Lookup, Segment, WeighSegment, bounded};
+use segments::{Beginning, Bounded, Chains, Key, Keys, Lookup, Segment, WeighSegment, bounded};
 use skeleton::{Piece, Skeleton};
 pub use stats::CacheStats;
 use stats::Counters;
@@ -53,8 +52,7 @@ pub(crate) struct Cache {
     templates: Vec<Option<Runnable>>,
     keys: Keys,
     values: Bounded<Key, Arc<Known>, WeighValue>,
-    /// The hash of what the last chat began with.
-    first: AtomicU64,
+    guesses: Guesses,
     segments: Bounded<Key, Arc<Segment>, WeighSegment>,
     chains: Chains,
     counters: Counters,
@@ -75,10 +73,23 @@ struct Reading<'r> {
     work: &'r Work<'r>,
 }
 
-/// Keeps a guess; chats that repeat write nothing that other threads read.
-fn guess(place: &AtomicU64, hash: u64) {
-    if place.load(Ordering::Relaxed) != hash {
-        place.store(hash, Ordering::Relaxed);
+/// Messages that a chat begins with and that are known.
+#[derive(Clone, Debug)]
+pub(crate) struct Passed {
+    cache: Arc<Cache>,
+    groups: Vec<Arc<Known>>,
+    /// Bytes of their JSON and of what is between them.
+    pub(crate) length: usize,
+}
+
+impl Passed {
+    /// Whether they are known here, and as `tag`.
+    fn is_of(&self, cache: &Arc<Cache>, tag: u32) -> bool {
+        Arc::ptr_eq(&self.cache, cache) && self.groups.iter().all(|group| group.tag == tag)
+    }
+
+    fn count(&self) -> usize {
+        self.groups.iter().map(|group| group.messages.len()).sum()
     }
 }
 
@@ -113,9 +124,21 @@ impl Seen {
     }
 }
 
+/// The messages of a group, which is the chat's first or not.
+fn group_size(is_first: bool) -> usize {
+    // The first one, which many chats may share, is a group of its own.
+    if is_first { 1 } else { MESSAGES_IN_GROUP }
+}
+
+/// What stands for the hash of what precedes a chat's first message, and its tools.
+const FIRST_MESSAGE: u64 = 0;
+const FIRST_TOOLS: u64 = 1;
+
 /// So many pieces from the start of a text, and then from there, are also kept as one: what is far behind in a
 /// long conversation is found by one look-up and not by one a message.
-const GROUPS_OF: [usize; 2] = [16, 4];
+///
+/// Not where they are long: making one of them costs more than their look-ups.
+const GROUPS_OF: [(usize, usize); 2] = [(16, 128 << 10), (4, 16 << 10)];
 
 /// Messages that are known as one, from the second one of a chat on.
 const MESSAGES_IN_GROUP: usize = 8;
@@ -138,14 +161,15 @@ impl Cache {
         let tokens = SafeTokens::of(definition, encoder)?;
         let around =
             tokens.around.as_ref().map(|(before, after)| [Segment::new(before), Segment::new(after)]);
+        let keys = Keys::new();
         let templates = templates.map(|template| Runnable::new(template, &tokens)).collect();
         Some(Arc::new(Cache {
             around,
             tokens,
             templates,
-            keys: Keys::new(),
+            guesses: Guesses::new(keys.seed),
+            keys,
             values: bounded(bytes / 2, 4096, WeighValue),
-            first: AtomicU64::new(0),
             segments: bounded(bytes / 8 * 3, 2048, WeighSegment),
             chains: Chains::new(bytes / 8),
             counters: Counters::default(),
@@ -179,8 +203,35 @@ impl Cache {
         seen
     }
 
+    /// The messages that `ahead`, the inside of an array, begins with, as far as they are known in groups.
+    pub(crate) fn pass(self: &Arc<Cache>, ahead: &[u8]) -> Option<Passed> {
+        let (mut groups, mut at, mut length, mut before) = (Vec::new(), 0, 0, FIRST_MESSAGE);
+        while let Some(text) = ahead.get(at..) {
+            let hash = self.guesses.place(before, text).get();
+            let Some(known) = self.values.get(&Beginning { hash, tags: MESSAGES..TOOLS, text }) else {
+                break;
+            };
+            if known.messages.len() != group_size(groups.is_empty()) {
+                break;
+            }
+            length = at + known.length;
+            before = known.hash;
+            groups.push(known);
+            let is_space = |byte: &&u8| matches!(byte, b' ' | b'\n' | b'\r' | b'\t');
+            let space =
+                |at: usize| ahead.get(at..).map_or(0, |rest| rest.iter().take_while(is_space).count());
+            let comma = length + space(length);
+            if ahead.get(comma) != Some(&b',') {
+                break;
+            }
+            at = comma + 1 + space(comma + 1);
+        }
+        let cache = Arc::clone(self);
+        (!groups.is_empty()).then_some(Passed { cache, groups, length })
+    }
+
     fn run<'c>(
-        &self,
+        self: &Arc<Cache>,
         body: &Body<'_>,
         runnable: &'c Runnable,
         (number, template): (usize, &'c ChatTemplate),
@@ -189,41 +240,21 @@ impl Cache {
         work: &Work<'_>,
     ) -> Option<Skeleton<'c>> {
         let settings = chat::settings(body).ok()?;
-        let tag = u32::try_from(number).ok()?;
-        let list = body.message_list().filter(|list| list.len() <= chat::MAX_ELEMENTS)?;
-        work.look_up(list.len())?;
-        let mut last = None;
+        let tag = u32::try_from(number).ok().filter(|number| *number < MESSAGES)?;
+        let reading = Reading { tag: MESSAGES + tag, format, work };
+        let (messages, groups) = self.messages(body, &reading)?;
+        // These change other messages.
+        if !template.knows_developer() && groups.iter().any(|(_, group)| group.has_developer) {
+            return None;
+        }
         let tools = match body.tools() {
             Some(raw) => {
-                let read = || {
-                    let value = self.counted(raw, work, || chat::tools(raw))?;
-                    Some(Known::tools(value))
-                };
-                let known = self.known(&self.first, (TOOLS + tag, raw), work, read)?;
-                last.insert(known).tools.clone()
+                let read = || Some(Known::tools(self.counted(raw, work, || chat::tools(raw))?));
+                let guess = self.guesses.place(FIRST_TOOLS, raw.as_bytes());
+                self.known(Some(guess), (TOOLS + tag, raw.as_bytes()), work, read)?.tools.clone()
             }
             None => Val::None,
         };
-        let reading = Reading { tag: MESSAGES + tag, format, work };
-        let (mut messages, mut groups, mut rest) = (Vec::with_capacity(list.len()), Vec::new(), list);
-        while !rest.is_empty() {
-            // The first one, which many chats may share, is a group of its own.
-            let size = if messages.is_empty() { 1 } else { MESSAGES_IN_GROUP };
-            let (elements, behind) = rest.split_at_checked(size).unwrap_or_else(|| rest.split_at(1));
-            rest = behind;
-            let next = last.as_ref().map_or(&self.first, |last| &last.next);
-            let known = self.messages(next, &reading, body.messages().ok()?, elements)?;
-            // These change other messages.
-            if !template.knows_developer() && known.has_developer {
-                return None;
-            }
-            if elements.len() == size {
-                groups.push((messages.len(), Arc::clone(&known)));
-            }
-            let maps = &known.messages;
-            messages.extend((0..maps.len()).map(|at| Val::Map(MapRef { maps: Arc::clone(maps), at })));
-            last = Some(known);
-        }
         let out = Skeleton::new(&runnable.program, &runnable.places);
         let mut run = Run::new(&runnable.program, template.environment(), out, work.steps());
         for (name, token) in named_tokens {
@@ -237,26 +268,67 @@ impl Cache {
         run.finish().ok()
     }
 
-    /// What is known of `elements`, which stand in a row in `whole`; `next` is the guess.
-    fn messages(
+    /// The messages of `body`, and the groups of them with the place of the first in each.
+    fn messages(self: &Arc<Cache>, body: &Body<'_>, reading: &Reading<'_>) -> Option<(Vec<Val>, Groups)> {
+        let (passed, list) = body.message_list()?;
+        let ours = passed.filter(|passed| passed.is_of(self, reading.tag));
+        // Those that another model's cache knows are found again.
+        let all = match (passed, ours) {
+            (Some(_), None) => chat::elements(body.messages().ok()?).ok()?,
+            _ => Vec::new(),
+        };
+        let mut rest = if all.is_empty() { list } else { &all[..] };
+        let count = ours.map_or(0, Passed::count) + rest.len();
+        if count == 0 || count > chat::MAX_ELEMENTS {
+            return None;
+        }
+        reading.work.look_up(count)?;
+        let (mut messages, mut groups) = (Vec::with_capacity(count), Groups::new());
+        let mut before = FIRST_MESSAGE;
+        let mut add = |known: Arc<Known>| {
+            let maps = &known.messages;
+            let place = messages.len();
+            messages.extend((0..maps.len()).map(|at| Val::Map(MapRef { maps: Arc::clone(maps), at })));
+            groups.push((place, known));
+        };
+        for known in ours.into_iter().flat_map(|passed| &passed.groups) {
+            reading.work.knew_raw(known.length);
+            before = known.hash;
+            add(Arc::clone(known));
+        }
+        let mut is_first = ours.is_none();
+        while !rest.is_empty() {
+            let size = group_size(is_first);
+            let (elements, behind) = rest.split_at_checked(size).unwrap_or_else(|| rest.split_at(1));
+            let known = self.group_of(before, body.raw(), elements, reading)?;
+            (rest, is_first, before) = (behind, false, known.hash);
+            add(known);
+        }
+        Some((messages, groups))
+    }
+
+    /// What is known of `elements`, which stand in a row in `body`; `before` is the hash of what precedes them.
+    fn group_of(
         &self,
-        next: &AtomicU64,
-        reading: &Reading<'_>,
-        whole: &str,
+        before: u64,
+        body: &[u8],
         elements: &[&str],
+        reading: &Reading<'_>,
     ) -> Option<Arc<Known>> {
+        let (ahead, length) = span(body, elements)?;
+        let guess = Some(self.guesses.place(before, ahead));
         match elements {
-            [raw] => self.message(next, reading, raw),
+            [raw] => self.message(guess, reading, raw),
             _ => {
-                let raw = span(whole, elements)?;
-                self.known(next, (reading.tag, raw), reading.work, || self.joined(reading, elements))
+                let raw = ahead.get(..length)?;
+                self.known(guess, (reading.tag, raw), reading.work, || self.joined(reading, elements))
             }
         }
     }
 
-    fn message(&self, next: &AtomicU64, reading: &Reading<'_>, raw: &str) -> Option<Arc<Known>> {
+    fn message(&self, guess: Option<Guess<'_>>, reading: &Reading<'_>, raw: &str) -> Option<Arc<Known>> {
         let Reading { tag, format, work } = *reading;
-        self.known(next, (tag, raw), work, || {
+        self.known(guess, (tag, raw.as_bytes()), work, || {
             Known::message(self.counted(raw, work, || chat::message(raw, format))?)
         })
     }
@@ -275,40 +347,36 @@ impl Cache {
 
     /// Messages side by side, each known by itself too: another chat may have some of them.
     fn joined(&self, reading: &Reading<'_>, elements: &[&str]) -> Option<Known> {
-        let (mut last, mut parts) = (None::<Arc<Known>>, Vec::with_capacity(elements.len()));
-        for raw in elements {
-            let first = AtomicU64::new(0);
-            let next = last.as_ref().map_or(&first, |last| &last.next);
-            let known = self.message(next, reading, raw)?;
-            parts.push(Arc::clone(&known));
-            last = Some(known);
-        }
+        let parts = elements.iter().map(|raw| self.message(None, reading, raw));
+        let parts = parts.collect::<Option<Vec<_>>>()?;
         Some(Known::of(parts.iter().flat_map(|part| part.messages.iter().map(Map::copy)).collect()))
     }
 
-    /// What `read` makes of `raw`, or made of it before; `next` is the guess.
+    /// What `read` makes of `raw`, or made of it before.
     fn known(
         &self,
-        next: &AtomicU64,
-        (tag, raw): (u32, &str),
+        guess: Option<Guess<'_>>,
+        (tag, raw): (u32, &[u8]),
         work: &Work<'_>,
         read: impl FnOnce() -> Option<Known>,
     ) -> Option<Arc<Known>> {
-        let guessed = Lookup::guessed(next.load(Ordering::Relaxed), tag, raw.as_bytes());
-        if let Some(known) = self.values.get(&guessed) {
+        if let Some(guess) = guess
+            && let Some(known) = self.values.get(&Lookup::guessed(guess.get(), tag, raw))
+        {
             work.knew_raw(raw.len());
             return Some(known);
         }
-        let lookup = self.keys.lookup(tag, raw.as_bytes());
+        let lookup = self.keys.lookup(tag, raw);
+        let learn = |hash: u64| guess.into_iter().for_each(|guess| guess.set(hash));
         if let Some(known) = self.values.get(&lookup) {
             work.knew_raw(raw.len());
-            guess(next, known.hash);
+            learn(known.hash);
             return Some(known);
         }
         let known = read()?;
         let key = lookup.to_key();
-        let known = Arc::new(Known { hash: key.hash, room: 2 * raw.len(), ..known });
-        guess(next, key.hash);
+        learn(key.hash);
+        let known = Arc::new(Known { hash: key.hash, tag, length: raw.len(), ..known });
         self.counters.inserted.add(1);
         self.values.insert(key, Arc::clone(&known));
         Some(known)
@@ -326,7 +394,10 @@ impl Cache {
         segments.extend(around.map(|[before, _]| Arc::clone(before)));
         let mut rest = &pieces[..];
         while let Some(first) = rest.first() {
-            let group = GROUPS_OF.iter().find_map(|size| rest.split_at_checked(*size));
+            let group = GROUPS_OF.iter().find_map(|(size, bytes)| {
+                let length = |pieces: &[Piece<'_>]| pieces.iter().map(|piece| piece.length).sum::<usize>();
+                rest.split_at_checked(*size).filter(|(pieces, _)| length(pieces) <= *bytes)
+            });
             segments.push(match group {
                 Some((pieces, _)) => self.group(skeleton, pieces, work)?,
                 None => self.piece(first, work)?,
@@ -388,11 +459,13 @@ impl Cache {
     }
 }
 
-/// The part of `whole` from the first of `elements`, which are parts of it in their order, to the last.
-fn span<'a>(whole: &'a str, elements: &[&'a str]) -> Option<&'a str> {
-    let place = |part: &str| (part.as_ptr() as usize).checked_sub(whole.as_ptr() as usize);
+/// `body` from the first of `elements` on, which are parts of it in their order, and the bytes to the end of the
+/// last.
+fn span<'a>(body: &'a [u8], elements: &[&str]) -> Option<(&'a [u8], usize)> {
+    let place = |part: &str| (part.as_ptr() as usize).checked_sub(body.as_ptr() as usize);
     let (first, last) = elements.first().zip(elements.last())?;
-    whole.get(place(first)?..place(last)? + last.len())
+    let (from, to) = (place(first)?, place(last)? + last.len());
+    Some((body.get(from..)?, to.checked_sub(from)?))
 }
 
 impl Runnable {

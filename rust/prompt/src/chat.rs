@@ -259,7 +259,7 @@ pub(crate) const MAX_ELEMENTS: usize = 10_000;
 ///
 /// # Errors
 /// [`Refused`] for what is no array, and for more than [`MAX_ELEMENTS`].
-fn elements(raw: &str) -> Result<Vec<&str>, Refused> {
+pub(crate) fn elements(raw: &str) -> Result<Vec<&str>, Refused> {
     const NOT_AN_ARRAY: Refused = Refused::NotJson;
     let mut cursor = Cursor::new(raw);
     cursor.enter(b'[', "an array").map_err(|_| NOT_AN_ARRAY)?;

@@ -137,6 +137,10 @@ impl Exact {
         Ok(Some(Tokens::Made(encoder.encode(&text, special)?)))
     }
 
+    pub(crate) fn cache(&self) -> Option<&Arc<Cache>> {
+        self.cache.as_ref()
+    }
+
     /// What the cache of prompts did; nothing where there is none.
     pub fn cache_stats(&self) -> Option<CacheStats> {
         self.cache.as_ref().map(|cache| cache.stats())

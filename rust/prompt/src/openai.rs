@@ -1,7 +1,9 @@
 //! What routing needs of a request body, borrowed from it.
 
 use std::borrow::Cow;
+use std::ops::Range;
 
+use crate::cache::Passed;
 use crate::json::{Cursor, unescape};
 use crate::{PromptError, completion};
 
@@ -38,11 +40,13 @@ impl Endpoint {
 #[derive(Clone, Debug)]
 pub struct Body<'a> {
     endpoint: Endpoint,
-    raw: &'a str,
+    raw: &'a [u8],
     model: Option<Cow<'a, str>>,
     fields: Fields<'a>,
-    /// The elements of `messages`, where it is an array.
+    /// The elements of `messages`, where it is an array, behind those that are known.
     message_list: Vec<&'a str>,
+    /// The messages that it begins with and that were seen, and all of `messages`.
+    known: Option<(Passed, &'a [u8])>,
 }
 
 /// Raw values by name.
@@ -133,23 +137,46 @@ impl<'a> Fields<'a> {
 impl<'a> Body<'a> {
     /// Finds the fields of `body`, which is a request to `endpoint`.
     ///
-    /// Costs one pass over the bytes and no allocation for a model name without escapes.
+    /// Costs one pass over the bytes; [`Prompter::parse`](crate::Prompter::parse) passes over messages that it has
+    /// seen.
     ///
     /// # Errors
     /// What is not a JSON object in UTF-8 is refused with the byte at fault; `model`, where it is there,
     /// must be a string.
     pub fn parse(endpoint: Endpoint, body: &'a [u8]) -> Result<Body<'a>, PromptError> {
-        let text = simdutf8::basic::from_utf8(body).map_err(|_| {
-            // The fast check does not say where; a slower one is good enough for a body that is refused.
-            let at = std::str::from_utf8(body).err().map_or(0, |error| error.valid_up_to());
-            PromptError::NotUtf8 { at }
-        })?;
-        let (fields, message_list) = find_fields(text)?;
+        Body::parse_passing(endpoint, body, &|_| None)
+    }
+
+    /// The same, but messages that `pass` finds at the start of what it is given are not looked at.
+    pub(crate) fn parse_passing(
+        endpoint: Endpoint,
+        body: &'a [u8],
+        pass: &dyn Fn(&[u8]) -> Option<Passed>,
+    ) -> Result<Body<'a>, PromptError> {
+        let found = Found::of(body, pass);
+        // What is known was UTF-8 before; of anything else it is told before what else is wrong.
+        let known = found.as_ref().map_or(0..0, |found| found.known.clone());
+        let texts = [0..known.start, known.end..body.len()].map(|range| {
+            let text = simdutf8::basic::from_utf8(&body[range.clone()]).map_err(|_| {
+                // The fast check does not say where; a slower one is good enough for a body that is refused.
+                let error = std::str::from_utf8(&body[range.clone()]).err();
+                PromptError::NotUtf8 { at: range.start + error.map_or(0, |error| error.valid_up_to()) }
+            });
+            text.map(|text| (range.start, text))
+        });
+        let [before, behind] = texts;
+        let (texts, found) = ([before?, behind?], found?);
+        let text = |part: &'a [u8]| text_of(body, &texts, part);
+        let mut fields = Fields::default();
+        for (key, value) in found.members {
+            fields.set(text(key), text(value));
+        }
         let model = match fields.model {
             Some(raw) => Some(unescape(raw).ok_or(MODEL_TYPE)?),
             None => None,
         };
-        Ok(Body { endpoint, raw: text, model, fields, message_list })
+        let message_list = found.elements.into_iter().map(text).collect();
+        Ok(Body { endpoint, raw: body, model, fields, message_list, known: found.passed })
     }
 
     /// What kind of request it is.
@@ -158,7 +185,7 @@ impl<'a> Body<'a> {
     }
 
     /// The whole of it, as it came.
-    pub fn raw(&self) -> &'a str {
+    pub fn raw(&self) -> &'a [u8] {
         self.raw
     }
 
@@ -208,14 +235,31 @@ impl<'a> Body<'a> {
     /// # Errors
     /// [`PromptError::Missing`] and [`PromptError::WrongType`].
     pub fn messages(&self) -> Result<&'a str, PromptError> {
+        if let Some((_, raw)) = &self.known {
+            return simdutf8::basic::from_utf8(raw).map_err(|_| PromptError::NotUtf8 { at: 0 });
+        }
         let (field, allowed) = ("messages", "an array of messages");
         let raw = self.fields.messages.ok_or(PromptError::Missing { field, allowed })?;
         if raw.starts_with('[') { Ok(raw) } else { Err(PromptError::WrongType { field, allowed }) }
     }
 
-    /// The elements of `messages`, raw; `None` where it is not an array of which each can be told.
-    pub(crate) fn message_list(&self) -> Option<&[&'a str]> {
-        self.fields.messages.filter(|_| !self.message_list.is_empty()).map(|_| &self.message_list[..])
+    /// The same in bytes, which costs nothing for messages that are known.
+    ///
+    /// # Errors
+    /// As [`Body::messages`].
+    pub(crate) fn message_bytes(&self) -> Result<&'a [u8], PromptError> {
+        match &self.known {
+            Some((_, raw)) => Ok(raw),
+            None => self.messages().map(str::as_bytes),
+        }
+    }
+
+    /// The messages that are known, and the elements of `messages` behind them, raw; `None` where it is not an
+    /// array of which each can be told.
+    pub(crate) fn message_list(&self) -> Option<(Option<&Passed>, &[&'a str])> {
+        let known = self.known.as_ref().map(|(known, _)| known);
+        let is_told = known.is_some() || self.fields.messages.is_some() && !self.message_list.is_empty();
+        is_told.then_some((known, &self.message_list[..]))
     }
 
     /// Anthropic's `system`, raw: a string or an array of parts.
@@ -298,44 +342,92 @@ impl<'a> Body<'a> {
 
 const MODEL_TYPE: PromptError = PromptError::WrongType { field: "model", allowed: "a string" };
 
-/// The fields, and the elements of `messages`: what finds its end passes them anyway.
-fn find_fields(text: &str) -> Result<(Fields<'_>, Vec<&str>), PromptError> {
-    let (mut fields, mut messages) = (Fields::default(), Vec::new());
-    let mut cursor = Cursor::new(text);
-    cursor.skip_mark();
-    cursor.enter(b'{', "an object")?;
-    let mut first = true;
-    while let Some(key) = cursor.key(first)? {
-        first = false;
-        if key == "\"messages\"" && cursor.peek() == Some(b'[') {
-            let (raw, elements) = array(&mut cursor)?;
-            fields.messages = Some(raw);
-            messages = elements;
-        } else {
-            let value = cursor.value()?;
-            fields.set(key, value);
-            if fields.messages.map(str::as_ptr) == Some(value.as_ptr()) {
-                messages.clear();
-            }
-        }
-    }
-    cursor.finish()?;
-    Ok((fields, messages))
+/// The places of everything in a body.
+#[derive(Default)]
+struct Found<'a> {
+    members: Vec<(&'a [u8], &'a [u8])>,
+    /// The elements of `messages`: what finds its end passes them anyway.
+    elements: Vec<&'a [u8]>,
+    /// The messages that are known, and all of `messages`, which is then no member.
+    passed: Option<(Passed, &'a [u8])>,
+    /// Where those are that are known.
+    known: Range<usize>,
 }
 
-/// An array and its elements; none of an array with a fault that is not looked for here.
-fn array<'a>(cursor: &mut Cursor<'a>) -> Result<(&'a str, Vec<&'a str>), PromptError> {
-    let mut inside = cursor.clone();
-    inside.enter(b'[', "an array")?;
-    let mut elements = Vec::new();
-    loop {
-        match inside.element(elements.is_empty()) {
-            Ok(Some(element)) => elements.push(element),
-            Ok(None) => break,
-            Err(_) => return Ok((cursor.value()?, Vec::new())),
+impl<'a> Found<'a> {
+    fn of(body: &'a [u8], pass: &dyn Fn(&[u8]) -> Option<Passed>) -> Result<Found<'a>, PromptError> {
+        let mut found = Found { members: Vec::with_capacity(16), ..Found::default() };
+        let mut cursor = Cursor::new(body);
+        cursor.skip_mark();
+        cursor.enter(b'{', "an object")?;
+        let mut first = true;
+        while let Some(key) = cursor.key(first)? {
+            first = false;
+            let is_array = key == b"\"messages\"" && cursor.peek() == Some(b'[');
+            // Of a second one, as of everything that is refused, nothing is taken for known.
+            let again = found.known.end > 0 || !found.elements.is_empty();
+            match is_array && !again && found.messages(key, &mut cursor, pass) {
+                true => {}
+                false if found.known.end > 0 && names_messages(key) => {
+                    return Found::of(body, &|_| None);
+                }
+                false => found.member(key, cursor.value()?),
+            }
         }
+        cursor.finish()?;
+        Ok(found)
     }
-    let raw = cursor.up_to(&inside);
-    *cursor = inside;
-    Ok((raw, elements))
+
+    fn member(&mut self, key: &'a [u8], value: &'a [u8]) {
+        if names_messages(key) {
+            self.elements.clear();
+        }
+        self.members.push((key, value));
+    }
+
+    /// Passes over an array and notes its elements; false where it has a fault that is not looked for here.
+    fn messages(
+        &mut self,
+        key: &'a [u8],
+        cursor: &mut Cursor<'a, [u8]>,
+        pass: &dyn Fn(&[u8]) -> Option<Passed>,
+    ) -> bool {
+        let mut inside = cursor.clone();
+        inside.pass(1);
+        inside.skip_space();
+        let from = inside.at();
+        let passed = pass(inside.rest());
+        inside.pass(passed.as_ref().map_or(0, |passed| passed.length));
+        let (known, mut elements) = (from..inside.at(), Vec::new());
+        loop {
+            match inside.element(passed.is_none() && elements.is_empty()) {
+                Ok(Some(element)) => elements.push(element),
+                Ok(None) => break,
+                Err(_) => return false,
+            }
+        }
+        let raw = cursor.up_to(&inside);
+        *cursor = inside;
+        self.elements = elements;
+        match passed {
+            Some(passed) => (self.passed, self.known) = (Some((passed, raw)), known),
+            None => self.members.push((key, raw)),
+        }
+        true
+    }
+}
+
+/// Whether `key` is `messages`, however it is written.
+fn names_messages(key: &[u8]) -> bool {
+    std::str::from_utf8(key).ok().and_then(unescape).is_some_and(|name| name == "messages")
+}
+
+/// The text of `part`, a part of `body`, of which `texts` are the texts with where they begin.
+fn text_of<'a>(body: &'a [u8], texts: &[(usize, &'a str); 2], part: &'a [u8]) -> &'a str {
+    let at = (part.as_ptr() as usize).wrapping_sub(body.as_ptr() as usize);
+    let found = texts.iter().find_map(|(start, text)| {
+        let from = at.checked_sub(*start)?;
+        text.get(from..from.checked_add(part.len())?)
+    });
+    found.unwrap_or_default()
 }

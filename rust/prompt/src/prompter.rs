@@ -148,17 +148,20 @@ impl<'a> Prompt<'a> {
         Prompt { source, rung: Rung::Local, refused: None }
     }
 
-    fn text(spans: impl IntoIterator<Item = Option<&'a str>>) -> Prompt<'a> {
-        let spans: SmallVec<_> = spans.into_iter().flatten().map(|span| inside(span).as_bytes()).collect();
+    fn text(spans: impl IntoIterator<Item = Option<&'a [u8]>>) -> Prompt<'a> {
+        let spans: SmallVec<_> = spans.into_iter().flatten().map(inside).collect();
         let rung = if spans.is_empty() { Rung::LoadOnly } else { Rung::Text };
         Prompt { source: Source::Data(Data::Text(spans)), rung, refused: None }
     }
 }
 
 /// What stands between the quotes or brackets of `raw`, so that a longer array begins like a shorter one.
-fn inside(raw: &str) -> &str {
+fn inside(raw: &[u8]) -> &[u8] {
     raw.get(1..raw.len().saturating_sub(1)).unwrap_or_default()
 }
+
+/// Tokenizers that are asked what they have seen before a body is looked at.
+const MAX_TRIED: usize = 4;
 
 /// Turns bodies into prompts, with the tokenizers and chat templates of models or without.
 #[derive(Debug, Default)]
@@ -283,6 +286,19 @@ impl Prompter {
             .fold(CacheStats::default(), CacheStats::plus)
     }
 
+    /// Finds the fields of `body`, as [`Body::parse`] does, but passes over messages that were seen.
+    ///
+    /// # Errors
+    /// As [`Body::parse`].
+    pub fn parse<'a>(&self, endpoint: Endpoint, body: &'a [u8]) -> Result<Body<'a>, PromptError> {
+        if endpoint != Endpoint::ChatCompletions {
+            return Body::parse(endpoint, body);
+        }
+        // Which model it is for may stand behind the messages.
+        let caches = || self.ladder.all().filter_map(|exact| exact.cache()).take(MAX_TRIED);
+        Body::parse_passing(endpoint, body, &|ahead| caches().find_map(|cache| cache.pass(ahead)))
+    }
+
     /// The prompt of `body`: exact tokens where they can be had, else its text.
     ///
     /// # Errors
@@ -337,15 +353,20 @@ impl Prompter {
 
 /// What stands in `body`: the client's ids, or its text.
 fn text<'a>(body: &Body<'a>) -> Result<Prompt<'a>, PromptError> {
+    let bytes = |raw: Option<&'a str>| raw.map(str::as_bytes);
     Ok(match body.endpoint() {
         Endpoint::Completions => match completion(body)? {
             None => Prompt::text([]),
             Some(Completion::Ids(ids)) => Prompt::ids(ids, Rung::ClientIds),
-            Some(Completion::Text(raw)) => Prompt::text([Some(raw)]),
+            Some(Completion::Text(raw)) => Prompt::text([bytes(Some(raw))]),
         },
-        Endpoint::ChatCompletions => Prompt::text([body.tools(), Some(body.messages()?)]),
-        Endpoint::Messages => Prompt::text([body.tools(), body.system(), Some(body.messages()?)]),
-        Endpoint::Responses => Prompt::text([body.tools(), body.instructions(), Some(body.input()?)]),
+        Endpoint::ChatCompletions => Prompt::text([bytes(body.tools()), Some(body.message_bytes()?)]),
+        Endpoint::Messages => {
+            Prompt::text([bytes(body.tools()), bytes(body.system()), Some(body.message_bytes()?)])
+        }
+        Endpoint::Responses => {
+            Prompt::text([bytes(body.tools()), bytes(body.instructions()), bytes(Some(body.input()?))])
+        }
     })
 }
 

@@ -111,7 +111,7 @@ impl Sampler {
             exact: Arc::clone(exact),
             endpoint: body.endpoint(),
             model: body.model().unwrap_or_default().chars().take(MAX_NAME).collect(),
-            body: body.raw().as_bytes().to_vec(),
+            body: body.raw().to_vec(),
             used: used.clone(),
         };
         if self.jobs.try_send(job).is_err() {

@@ -10,13 +10,13 @@ use proptest::test_runner::{Config, TestRunner};
 use serde_json::{Value, json};
 use support::{Folder, TEMPLATES, tokenizers};
 use warmroute_core::block::{BlockHash, BlockHasher, Namespace};
-use warmroute_prompt::{Body, Data, Endpoint, Prompter, Rung};
+use warmroute_prompt::{Data, Endpoint, Prompter, Rung};
 
 /// The rung, the ids and the block hashes of one request.
 type Read = (Rung, Vec<u8>, Vec<BlockHash>);
 
 fn read(prompter: &Prompter, endpoint: Endpoint, raw: &str) -> Read {
-    let body = Body::parse(endpoint, raw.as_bytes()).unwrap();
+    let body = prompter.parse(endpoint, raw.as_bytes()).unwrap();
     let prompt = prompter.read(&body).unwrap();
     let mut hashes = Vec::new();
     let space = Namespace { model: "m", salt: "s", ..Namespace::default() };

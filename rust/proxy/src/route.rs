@@ -137,7 +137,7 @@ fn here(
     if body.len() > LOOKED_UP_HERE && shard.shared.prompter.has_tokenizer() {
         return Ok(None);
     }
-    let parsed = Body::parse(endpoint, body)?;
+    let parsed = shard.shared.prompter.parse(endpoint, body)?;
     let Some(prompt) = shard.shared.prompter.read_within(&parsed, ENCODED_HERE)? else { return Ok(None) };
     let question = Question::new(shard, head, avoid);
     question.by_prompt(&parsed, &prompt, body.len(), &mut shard.blocks.borrow_mut()).map(Some)
@@ -171,7 +171,7 @@ async fn elsewhere(
             random,
             config: &shared.config,
         };
-        let parsed = Body::parse(endpoint, &body)?;
+        let parsed = question.prompter.parse(endpoint, &body)?;
         let prompt = question.prompter.read(&parsed)?;
         question.by_prompt(&parsed, &prompt, body.len(), &mut Vec::new())
     };

@@ -1,10 +1,11 @@
 //! Messages and tools that were read.
 
 use std::sync::Arc;
-use std::sync::atomic::AtomicU64;
+use std::sync::atomic::{AtomicU64, Ordering};
 
 use minijinja::Value;
 use quick_cache::Weighter;
+use xxhash_rust::xxh3::xxh3_64_with_seed;
 
 use super::segments::{ENTRY, Key};
 use super::trace::Traces;
@@ -14,6 +15,10 @@ use super::value::{Map, Str, Val};
 #[derive(Debug)]
 pub(super) struct Known {
     pub(super) hash: u64,
+    /// What it was read as.
+    pub(super) tag: u32,
+    /// Bytes of its JSON.
+    pub(super) length: usize,
     /// The messages; of tools there are none.
     pub(super) messages: Arc<[Map]>,
     /// The tools.
@@ -22,13 +27,52 @@ pub(super) struct Known {
     pub(super) has_developer: bool,
     /// What it takes beside its bytes.
     pub(super) weight: usize,
-    /// Bytes of text that a loop may write and that are kept.
-    pub(super) room: usize,
     /// What loops did with the messages.
     pub(super) traces: Traces,
-    /// The hash of what came next in the last chat, or any number: a guess is looked up before anything is
-    /// hashed, and an entry that is found is compared in full.
-    pub(super) next: AtomicU64,
+}
+
+/// What may come next: the hashes of what came before, by what precedes it and by its first bytes. A guess is
+/// looked up before anything is hashed, and an entry that is found is compared in full.
+#[derive(Debug)]
+pub(super) struct Guesses {
+    places: Box<[AtomicU64]>,
+    seed: u64,
+}
+
+/// Conversations have a place for each eight messages; two that share one are hashed.
+const PLACES: usize = 1 << 16;
+
+/// First bytes that tell messages apart, mostly.
+const FIRST_BYTES: usize = 128;
+
+impl Guesses {
+    pub(super) fn new(seed: u64) -> Guesses {
+        Guesses { places: (0..PLACES).map(|_| AtomicU64::new(0)).collect(), seed }
+    }
+
+    /// The place of what begins `ahead`, behind what has the hash `before`.
+    pub(super) fn place(&self, before: u64, ahead: &[u8]) -> Guess<'_> {
+        let first = ahead.get(..FIRST_BYTES).unwrap_or(ahead);
+        let number = xxh3_64_with_seed(first, self.seed ^ before);
+        Guess(&self.places[number as usize % PLACES])
+    }
+}
+
+/// A place of a guess.
+#[derive(Clone, Copy)]
+pub(super) struct Guess<'g>(&'g AtomicU64);
+
+impl Guess<'_> {
+    pub(super) fn get(self) -> u64 {
+        self.0.load(Ordering::Relaxed)
+    }
+
+    /// Keeps a guess; chats that repeat write nothing that other threads read.
+    pub(super) fn set(self, hash: u64) {
+        if self.get() != hash {
+            self.0.store(hash, Ordering::Relaxed);
+        }
+    }
 }
 
 #[derive(Clone, Debug)]
@@ -57,13 +101,13 @@ impl Known {
         let has_developer = messages.iter().any(|message| has_role(message, "developer"));
         Known {
             hash: 0,
-            room: 0,
+            tag: 0,
+            length: 0,
             weight: messages.len() * TRACES,
             messages,
             tools: Val::None,
             has_developer,
             traces: Traces::default(),
-            next: AtomicU64::new(0),
         }
     }
 }

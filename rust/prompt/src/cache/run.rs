@@ -30,6 +30,9 @@ enum Flow {
     Continue,
 }
 
+/// What is known of messages, each with the place of its first one.
+pub(super) type Groups = Vec<(usize, Arc<Known>)>;
+
 /// One rendering.
 pub(super) struct Run<'p> {
     pub(super) program: &'p Program,
@@ -40,8 +43,7 @@ pub(super) struct Run<'p> {
     steps: usize,
     out: Skeleton<'p>,
     captures: Vec<Vec<Str>>,
-    /// Groups of messages, each with the place of its first one.
-    groups: Vec<(usize, Arc<Known>)>,
+    groups: Groups,
 }
 
 impl<'p> Run<'p> {
@@ -66,7 +68,7 @@ impl<'p> Run<'p> {
     }
 
     /// Gives the template the messages of the chat, of which some are known in groups.
-    pub(super) fn set_messages(&mut self, messages: Vec<Val>, groups: Vec<(usize, Arc<Known>)>) {
+    pub(super) fn set_messages(&mut self, messages: Vec<Val>, groups: Groups) {
         let messages = Arc::new(List { chat: Some(0), ..List::new(messages, false) });
         self.names.messages = Some(Arc::clone(&messages));
         self.groups = groups;
@@ -228,7 +230,8 @@ impl<'p> Run<'p> {
         let (before, mark, first) = (self.steps, self.out.mark(), rounds.start);
         let flow = self.rounds(node, items, rounds)?;
         if let (Some(trace), Flow::On) = (self.names.trace.take(), &flow) {
-            let replay = trace.finish(&self.names, before - self.steps, self.out.since(mark), group.room);
+            let replay =
+                trace.finish(&self.names, before - self.steps, self.out.since(mark), 2 * group.length);
             group.traces.put(node.site, first, replay);
         }
         Ok(flow)

@@ -1,6 +1,7 @@
 //! Token ids of pieces that were seen, and block hashes of prefixes that were seen.
 
 use std::hash::{BuildHasher, BuildHasherDefault, Hash, Hasher, RandomState};
+use std::ops::Range;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
 
@@ -32,7 +33,7 @@ pub(super) struct Lookup<'a> {
 /// Makes lookups.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct Keys {
-    seed: u64,
+    pub(super) seed: u64,
 }
 
 impl Keys {
@@ -54,6 +55,26 @@ impl<'a> Lookup<'a> {
 
     pub(super) fn to_key(self) -> Key {
         Key { hash: self.hash, tag: self.tag, bytes: self.bytes.into() }
+    }
+}
+
+/// The key that a text begins with, of which the hash is guessed.
+pub(super) struct Beginning<'a> {
+    pub(super) hash: u64,
+    /// Tags that the key may have.
+    pub(super) tags: Range<u32>,
+    pub(super) text: &'a [u8],
+}
+
+impl Hash for Beginning<'_> {
+    fn hash<H: Hasher>(&self, state: &mut H) {
+        state.write_u64(self.hash);
+    }
+}
+
+impl Equivalent<Key> for Beginning<'_> {
+    fn equivalent(&self, key: &Key) -> bool {
+        self.hash == key.hash && self.tags.contains(&key.tag) && self.text.starts_with(&key.bytes)
     }
 }
 

@@ -33,7 +33,7 @@ impl WithoutMedia {
     /// [`Refused::Messages`] for messages that are none, [`Refused::Media`] for media without an identity, and where
     /// anything in the body could be taken for a mark.
     pub(crate) fn of(body: &Body<'_>, format: ContentFormat) -> Result<WithoutMedia, Refused> {
-        if has_mark(body.raw()) {
+        if has_mark(&String::from_utf8_lossy(body.raw())) {
             return Err(Refused::Media);
         }
         let mut media = Vec::new();
