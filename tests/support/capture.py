@@ -87,22 +87,31 @@ class Capture:
         self._apply(number, batch)
 
     def _replay(self, before: int | None = None) -> None:
+        """Asks until nothing more comes: an engine drops what its socket does not take."""
+        while True:
+            start = self._next
+            answered = self._ask(before)
+            if self._next == start:
+                break
+        if not answered:
+            self.faults.append("the worker does not replay")
+
+    def _ask(self, before: int | None) -> bool:
+        """Applies what an answer brings next, and says whether it has come to its end."""
         socket = self._context.socket(zmq.DEALER)
         socket.setsockopt(zmq.RCVHWM, 0)
         socket.connect(self._replay_endpoint)
         socket.send_multipart([b"", self._next.to_bytes(8, "big")])
         deadline = time.monotonic() + REPLAY_SECONDS
-        while True:
-            if not socket.poll(max(0, int((deadline - time.monotonic()) * 1000))):
-                self.faults.append("the worker does not replay")
-                break
+        answered = False
+        while not answered and socket.poll(max(0, int((deadline - time.monotonic()) * 1000))):
             frames = socket.recv_multipart()
-            if frames[-2] == END:
-                break
+            answered = frames[-2] == END
             number = int.from_bytes(frames[-2], "big")
-            if number == self._next and (before is None or number < before):
+            if not answered and number == self._next and (before is None or number < before):
                 self._apply(number, msgpack.unpackb(frames[-1]))
         socket.close(linger=0)
+        return answered
 
     def _apply(self, number: int, batch: list[Any]) -> None:
         self._made, events = batch[0], batch[1]
