@@ -50,14 +50,14 @@ class Calls:
             if answer_long is not None and is_long is not None and is_long(request):
                 return await self._run(method, context, lambda: answer_long(request))
             # As `_run`, without the coroutine more that waiting takes: this is the way of `Route`.
-            stats.open += 1
+            stats.enter()
             try:
                 self._admit(context)
                 reply = answer(request)
             except Exception as error:
                 await self._refuse(method, context, error)
             finally:
-                stats.open -= 1
+                stats.leave()
             stats.calls[method, "OK"] += 1
             return reply
 
@@ -88,7 +88,7 @@ class Calls:
         return grpc.stream_stream_rpc_method_handler(handle)
 
     async def _run(self, method: str, context: Context, answer: Callable[[], Awaitable[T]]) -> T:
-        self._stats.open += 1
+        self._stats.enter()
         try:
             self._admit(context)
             reply = await answer()
@@ -98,7 +98,7 @@ class Calls:
         except Exception as error:
             await self._refuse(method, context, error)
         finally:
-            self._stats.open -= 1
+            self._stats.leave()
         self._stats.calls[method, "OK"] += 1
         return reply
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 import contextlib
 from collections.abc import AsyncIterator, Mapping, Sequence
 from typing import Any, Protocol, TypeVar
@@ -10,7 +11,7 @@ import grpc
 from google.protobuf.message import DecodeError, Message
 
 from warmroute.config import WorkerOptions, worker_of
-from warmroute.errors import ConfigError, InvalidRequest
+from warmroute.errors import ConfigError, Draining, InvalidRequest
 from warmroute.rpc.calls import Calls, Context
 from warmroute.v1 import fleet_pb2
 
@@ -89,6 +90,14 @@ class FleetService:
     def __init__(self, operator: OperatorPort) -> None:
         """Take what lists and changes the fleet."""
         self._operator = operator
+        self._watchers: set[asyncio.Task[Any]] = set()
+        self._draining = False
+
+    def drain(self) -> None:
+        """End what watches: it would never end by itself."""
+        self._draining = True
+        for task in list(self._watchers):
+            task.cancel()
 
     def handlers(self, calls: Calls, changes: Calls) -> grpc.GenericRpcHandler:
         """What gRPC asks for the methods; `changes` are the calls of those who may change the fleet."""
@@ -124,6 +133,18 @@ class FleetService:
         return fleet_pb2.RemoveWorkerResponse().SerializeToString()
 
     async def _watch(self, _request: bytes, context: Context) -> None:
+        task = asyncio.current_task()
+        if task is not None:
+            self._watchers.add(task)
+            task.add_done_callback(self._watchers.discard)
+        try:
+            await self._tell(context)
+        except asyncio.CancelledError:
+            if not self._draining or context.cancelled():
+                raise
+            raise Draining("the router ends: watch another one") from None
+
+    async def _tell(self, context: Context) -> None:
         known: dict[str, fleet_pb2.Worker] = {}
         first = True
         async with contextlib.aclosing(self._operator.watch()) as changes:  # type: ignore[type-var]

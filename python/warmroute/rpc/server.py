@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import asyncio
 import contextlib
-import time
 from collections.abc import Callable
 from typing import Any
 
@@ -103,10 +102,16 @@ class Server:
             return True
         await self._health.end()
         self._router.drain()
-        began = time.monotonic()
-        await self._server.stop(timeout_s)
+        self._fleet.drain()
+        # From here on new calls are refused. What watches health has no end of its own, and is cut off.
+        stopping = asyncio.create_task(self._server.stop(timeout_s))
+        idle = asyncio.create_task(self._stats.idle.wait())
+        await asyncio.wait({stopping, idle}, return_when=asyncio.FIRST_COMPLETED)
+        drained = self._stats.idle.is_set() and not stopping.done()
+        idle.cancel()
         await self.stop()
-        return time.monotonic() - began < timeout_s
+        await stopping
+        return drained
 
     async def stop(self) -> None:
         """End at once: calls are cut off."""

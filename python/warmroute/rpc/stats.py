@@ -1,5 +1,6 @@
 """What the endpoint counts."""
 
+import asyncio
 from collections import Counter
 from typing import Any
 
@@ -25,10 +26,23 @@ class Stats:
         """Start from nothing."""
         self.calls: Counter[tuple[str, str]] = Counter({(method, "OK"): 0 for method in METHODS})
         self.open = 0
+        self.idle = asyncio.Event()
+        self.idle.set()
         self.messages = 0
         self.chunks = 0
         self.retries = 0
         self.retries_denied = 0
+
+    def enter(self) -> None:
+        """A call came."""
+        self.open += 1
+        self.idle.clear()
+
+    def leave(self) -> None:
+        """A call has ended."""
+        self.open -= 1
+        if not self.open:
+            self.idle.set()
 
     def read(self) -> dict[str, Any]:
         """The counts of the moment."""

@@ -26,6 +26,7 @@ from warmroute.rpc.fleet import OperatorPort
 from warmroute.rpc.members import Members
 from warmroute.rpc.server import Server
 from warmroute.sim import TOKENIZER
+from warmroute.v1 import fleet_pb2
 from warmroute.v1 import router_pb2 as pb
 
 ROUTE = pb.RouteRequest(token_ids=array("I", range(1, 1_001)).tobytes())
@@ -125,6 +126,8 @@ async def test_a_drain_takes_reports_and_nothing_new() -> None:
         await idle.read()
         health = stubs.health(channel).Watch(health_pb2.HealthCheckRequest())
         assert (await health.read()).status == health_pb2.HealthCheckResponse.SERVING
+        watch = stubs.fleet(channel).WatchWorkers(fleet_pb2.WatchWorkersRequest())
+        await watch.read()
         draining = asyncio.create_task(server.drain(30))
         # A stream without a reservation is ended, with the reason.
         with pytest.raises(grpc.aio.AioRpcError) as raised:
@@ -140,8 +143,13 @@ async def test_a_drain_takes_reports_and_nothing_new() -> None:
         await busy.write(pb.RouteStreamRequest(id=3, report=report))
         assert (await busy.read()).WhichOneof("message") == "report"
         assert await busy.code() is grpc.StatusCode.UNAVAILABLE
+        # Whatever watches does not keep the router: health is still watched, and so was the fleet.
+        with pytest.raises(grpc.aio.AioRpcError) as raised:
+            await watch.read()
+        assert read(raised.value).reason == "DRAINING"
+        async with asyncio.timeout(10):
+            assert await draining
         health.cancel()
-        assert await draining
         assert (router.stats()["finished"], router.stats()["open"]) == (1, 0)
 
 
