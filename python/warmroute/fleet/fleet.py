@@ -82,11 +82,15 @@ class Fleet:
         """Take other options for a worker of the same name and URL; what it holds and does stays."""
         state = self._states[options.name or options.url]
         state.source = source
+        ranks = self._further(state.name)
+        if ranks and options.dp_rank is None:
+            # It was made one rank of several.
+            options = replace(options, dp_rank=state.options.dp_rank)
         if options == state.options:
             return
         state.options, state.stale = options, True
         self._push(state)
-        for further in self._further(state.name):
+        for further in ranks:
             self.update(replace(options, name=further.name, dp_rank=further.options.dp_rank), source)
         self._tell(state.name)
 
