@@ -9,7 +9,7 @@ from typing import Any
 from warmroute.cli import table
 from warmroute.cli.parser import add_options
 from warmroute.cli.remote import OPTIONS, Remote, environment, path_of
-from warmroute.config import Option, Schema, Section, load
+from warmroute.config import Option, Schema, Section, WorkerOptions, load, options_of
 from warmroute.config.worker import worker_from, worker_of
 from warmroute.errors import ConfigError, DeadlineExceeded
 
@@ -18,14 +18,8 @@ Commands = Any
 PATH = "/warmroute/v1/workers"
 POLL_S = 0.2
 
-TERMS = (
-    Option("kv_blocks", "int", None, "Blocks of KV cache that it has.", 1, 2**32 - 1, unit="blocks"),
-    Option("block_size", "int", None, "Tokens in one of its blocks.", 1, 65_536, unit="tokens"),
-    Option("models", "list", (), "A model that it serves; repeat the flag for more."),
-    Option("max_model_len", "int", None, "The longest context that it takes.", 1, 2**31 - 1, unit="tokens"),
-    Option("max_requests", "int", None, "Requests that it may have at once.", 1, 2**31 - 1),
-    Option("dp_rank", "int", None, "Its data-parallel rank, where the URL serves several.", 0, 65_535),
-)
+# The operand says the URL and the name.
+TERMS = tuple(option for option in options_of(WorkerOptions) if option.name not in ("url", "name"))
 ADD = Schema(
     [Section("worker", "what it does not say itself", TERMS), *OPTIONS.sections],
 )
