@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import contextlib
+import time
 from collections.abc import Callable
 from typing import Any
 
@@ -31,6 +32,8 @@ SERVICES = (router_service.SERVICE, fleet_service.SERVICE)
 
 # How often reservations are looked through for those whose lease time ran out, in lease times.
 _SWEEPS_PER_LEASE = 20
+# How long a drain waits for the answers of calls that have ended to be sent.
+_LAST_ANSWERS_S = 0.5
 _LOOPBACK = ("127.0.0.1", "localhost", "::1", "[::1]")
 
 log = get("grpc")
@@ -103,12 +106,17 @@ class Server:
         await self._health.end()
         self._router.drain()
         self._fleet.drain()
+        began = time.monotonic()
         # From here on new calls are refused. What watches health has no end of its own, and is cut off.
         stopping = asyncio.create_task(self._server.stop(timeout_s))
         idle = asyncio.create_task(self._stats.idle.wait())
         await asyncio.wait({stopping, idle}, return_when=asyncio.FIRST_COMPLETED)
-        drained = self._stats.idle.is_set() and not stopping.done()
+        # When the time is over, calls are cut off, and then nothing is open either.
+        drained = self._stats.idle.is_set() and time.monotonic() - began < timeout_s
         idle.cancel()
+        if drained:
+            # The last answers may still be on their way.
+            await self._server.stop(_LAST_ANSWERS_S)
         await self.stop()
         await stopping
         return drained
