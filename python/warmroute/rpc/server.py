@@ -65,7 +65,7 @@ class Server:
             max_reservations=options.grpc_max_reservations,
             lease_time_s=options.grpc_lease_time_ms / 1000,
         )
-        self._upstream = Upstream(upstream or UpstreamOptions(), self._stats)
+        self._upstream = Upstream(upstream or UpstreamOptions.of({}), self._stats)
         self._router = RouterService(self._service, self._upstream, self._stats)
         self._fleet = FleetService(operator)
         self._health = Health(SERVICES, is_ready)

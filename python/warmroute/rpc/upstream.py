@@ -17,7 +17,7 @@ from warmroute.errors import (
     WorkerTimeout,
     WorkerUnreachable,
 )
-from warmroute.native import Generation
+from warmroute.native import PROXY_OPTIONS, Generation
 from warmroute.rpc.budget import RetryBudget
 from warmroute.rpc.calls import Context
 from warmroute.rpc.stats import Stats
@@ -32,17 +32,18 @@ _READ_BYTES = 64 << 10
 class UpstreamOptions:
     """How long workers may take, and how often a request may go to another: as those of the HTTP proxy."""
 
-    connect_timeout_ms: int = 3_000
-    request_timeout_ms: int = 1_800_000
-    silence_timeout_ms: int = 600_000
-    retries: bool = True
-    retry_share: float = 0.1
-    retry_floor: float = 1.0
+    connect_timeout_ms: int
+    request_timeout_ms: int
+    silence_timeout_ms: int
+    retries: bool
+    retry_share: float
+    retry_floor: float
 
     @classmethod
     def of(cls, values: Mapping[str, Any]) -> "UpstreamOptions":
-        """Take them out of the options of the proxy."""
-        return cls(**{name: values[name] for name in cls.__slots__})
+        """Take them out of the options of the proxy; those that are left out have the proxy's defaults."""
+        known: dict[str, Any] = {option.name: option.default for option in PROXY_OPTIONS} | dict(values)
+        return cls(**{name: known[name] for name in cls.__slots__})
 
 
 class _Failed(Exception):
@@ -105,8 +106,9 @@ class Upstream:
         worker = generation.worker
         try:
             response = await self._send(generation)
-        except aiohttp.ClientConnectorError as error:
-            unreachable = WorkerUnreachable(f"worker {worker!r} cannot be reached: {error.strerror or error}")
+        except (aiohttp.ClientConnectorError, aiohttp.ConnectionTimeoutError) as error:
+            why = getattr(error, "strerror", None) or error
+            unreachable = WorkerUnreachable(f"worker {worker!r} cannot be reached: {why}")
             raise _Failed(unreachable, "unreachable", free=True) from None
         except TimeoutError:
             raise WorkerTimeout(f"worker {worker!r} began no reply for longer than it may") from None

@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import contextlib
 import json
+import socket
 from array import array
 from typing import Any
 
@@ -14,6 +16,7 @@ import warmroute
 from tests.contract.rpc.conftest import Endpoint, StartEndpoint
 from tests.contract.rpc.faults import fault_of
 from warmroute.errors import WarmrouteError
+from warmroute.rpc import UpstreamOptions
 from warmroute.v1 import router_pb2 as pb
 
 IDS = array("I", range(1, 1_001)).tobytes()
@@ -221,3 +224,28 @@ def test_every_error_has_a_code_of_grpc() -> None:
             status = status_of(cls("what is wrong"))
             assert status.code == grpc.StatusCode[cls.grpc_code].value[0] or cls.__name__ == "WorkerRefused"
             assert reason_of(cls("x")).isupper()
+
+
+async def test_a_worker_that_takes_no_connection_is_replaced(start_endpoint: StartEndpoint) -> None:
+    router = warmroute.Router()
+    upstream = UpstreamOptions.of({"connect_timeout_ms": 100})
+    with contextlib.ExitStack() as stack:
+        for name in ("w1", "w2"):
+            router.add_worker(name, url=f"http://127.0.0.1:{_jammed(stack)}")
+        async with start_endpoint(router, upstream=upstream) as endpoint:
+            asked = pb.GenerateRequest(request=pb.RouteRequest(token_ids=IDS))
+            fault = await fault_of(endpoint.stub.Generate(asked).read())
+            assert (fault.code, fault.reason) == (grpc.StatusCode.UNAVAILABLE, "WORKER_UNREACHABLE")
+            assert fault.retry_s == 1.0
+            assert endpoint.server.stats()["retries"] == 1
+            assert endpoint.router.stats()["failed"] == 2
+
+
+def _jammed(stack: contextlib.ExitStack) -> int:
+    """A port whose queue of connections is full: what comes is dropped without a word."""
+    listener = stack.enter_context(socket.create_server(("127.0.0.1", 0), backlog=0))
+    port: int = listener.getsockname()[1]
+    with contextlib.suppress(TimeoutError):
+        while True:
+            stack.enter_context(socket.create_connection(("127.0.0.1", port), timeout=0.2))
+    return port
