@@ -220,6 +220,11 @@ class WorkerUnreachable(WorkerError, ConnectionError):
 
     code = "worker_unreachable"
 
+    def __init__(self, message: str, retry_after_s: float | None = None) -> None:
+        """Take the message and, where a router says so, when to try again."""
+        super().__init__(message)
+        self.retry_after_s = retry_after_s
+
 
 class WorkerReply(WorkerError):
     """The worker answered with a server error, or with something that is not an answer."""

@@ -9,7 +9,7 @@ import grpc
 import grpc.aio
 
 from warmroute.client.faults import error_in, error_of
-from warmroute.client.messages import Booked, Outcome, Prompt, outcome_of, request_of
+from warmroute.client.messages import LAST_ANSWERS_S, LEFT, Booked, Outcome, Prompt, outcome_of, request_of
 from warmroute.errors import RouterUnreachable, WarmrouteError
 from warmroute.v1 import router_pb2 as pb
 
@@ -65,26 +65,37 @@ class AsyncStream:
 
     async def route(self, prompt: Prompt, **terms: Any) -> AsyncStreamReservation:
         """Choose a worker and book the load; `terms` are those of `AsyncClient.route`."""
-        answer = await self._send(pb.RouteStreamRequest(route=request_of(prompt, **terms)))
+        future = self._send(pb.RouteStreamRequest(route=request_of(prompt, **terms)))
+        try:
+            answer = await future
+        except asyncio.CancelledError:
+            if future.done() and not future.cancelled() and future.exception() is None:
+                self._leave(future.result())
+            raise
         if answer.HasField("error"):
             raise error_in(answer.error)
         return AsyncStreamReservation(answer.route, self._report)
 
     async def close(self) -> None:
         """Send what is to be sent, then end the stream, and with it its reservations."""
-        if self._fault is None:
+        try:
             # The router answers in order: an answer to the last message says that all of them arrived.
-            waiting = list(self._waiting.values())
-            if waiting:
-                await asyncio.wait(waiting)
-        for task in self._tasks:
-            task.cancel()
-        await asyncio.gather(*self._tasks, return_exceptions=True)
-        self._call.cancel()
+            if self._fault is None and (waiting := list(self._waiting.values())):
+                await asyncio.wait(waiting, timeout=LAST_ANSWERS_S)
+        finally:
+            self._call.cancel()
+            for task in self._tasks:
+                task.cancel()
+            await asyncio.gather(*self._tasks, return_exceptions=True)
 
     def _report(self, report: pb.ReportRequest) -> None:
         # Not waited for: nothing can be done about an answer that says that the reservation has ended.
         self._send(pb.RouteStreamRequest(report=report))
+
+    def _leave(self, answer: pb.RouteStreamResponse) -> None:
+        """End the reservation of a caller who has left: nothing else would before the stream ends."""
+        if answer.HasField("route") and self._fault is None:
+            self._report(pb.ReportRequest(reservation=answer.route.reservation, ended=LEFT))
 
     def _send(self, message: pb.RouteStreamRequest) -> "asyncio.Future[pb.RouteStreamResponse]":
         if self._fault is not None:
@@ -111,6 +122,8 @@ class AsyncStream:
                 future = self._waiting.pop(answer.id, None)
                 if future is not None and not future.done():
                     future.set_result(answer)
+                else:
+                    self._leave(answer)
         except grpc.aio.AioRpcError as error:
             fault = error_of(error)
         except asyncio.CancelledError:

@@ -1,17 +1,18 @@
 """A `RouteStream` for ordinary programs. Its methods may be called from any thread, at the same time."""
 
+import contextlib
 import queue
 import threading
 from collections.abc import Callable, Iterator
-from concurrent.futures import Future
+from concurrent.futures import Future, wait
 from types import TracebackType
 from typing import Any, Self
 
 import grpc
 
 from warmroute.client.faults import error_in, error_of
-from warmroute.client.messages import Booked, Outcome, Prompt, outcome_of, request_of
-from warmroute.errors import RouterUnreachable, WarmrouteError
+from warmroute.client.messages import LAST_ANSWERS_S, LEFT, Booked, Outcome, Prompt, outcome_of, request_of
+from warmroute.errors import DeadlineExceeded, RouterUnreachable, WarmrouteError
 from warmroute.v1 import router_pb2 as pb
 
 Answer = pb.RouteStreamResponse
@@ -67,13 +68,26 @@ class Stream:
 
     def route(self, prompt: Prompt, *, timeout_s: float | None = 30.0, **terms: Any) -> StreamReservation:
         """Choose a worker and book the load; `terms` are those of `Client.route`."""
-        answer = self._send(pb.RouteStreamRequest(route=request_of(prompt, **terms))).result(timeout_s)
+        future = self._send(pb.RouteStreamRequest(route=request_of(prompt, **terms)))
+        try:
+            answer = future.result(timeout_s)
+        except BaseException as error:
+            # An answer that comes later is not waited for; one that has come is given back.
+            if not future.cancel() and future.exception() is None:
+                self._leave(future.result())
+            if isinstance(error, TimeoutError) and not isinstance(error, WarmrouteError):
+                raise DeadlineExceeded(f"the router did not answer within {timeout_s} s", 0.0) from None
+            raise
         if answer.HasField("error"):
             raise error_in(answer.error)
         return StreamReservation(answer.route, self._report)
 
     def close(self) -> None:
-        """End the stream, and with it its reservations."""
+        """Send what is to be sent, then end the stream, and with it its reservations."""
+        with self._lock:
+            waiting = list(self._waiting.values())
+        # The router answers in order: an answer to the last message says that all of them arrived.
+        wait(waiting, LAST_ANSWERS_S)
         self._outbox.put(None)
         self._call.cancel()
         self._reader.join()
@@ -81,6 +95,12 @@ class Stream:
     def _report(self, report: pb.ReportRequest) -> None:
         # Not waited for: nothing can be done about an answer that says that the reservation has ended.
         self._send(pb.RouteStreamRequest(report=report))
+
+    def _leave(self, answer: Answer) -> None:
+        """End the reservation of a caller who has left: nothing else would before the stream ends."""
+        if answer.HasField("route"):
+            with contextlib.suppress(WarmrouteError):
+                self._report(pb.ReportRequest(reservation=answer.route.reservation, ended=LEFT))
 
     def _send(self, message: pb.RouteStreamRequest) -> "Future[Answer]":
         future: Future[Answer] = Future()
@@ -99,8 +119,10 @@ class Stream:
             for answer in self._call:
                 with self._lock:
                     future = self._waiting.pop(answer.id, None)
-                if future is not None:
+                if future is not None and future.set_running_or_notify_cancel():
                     future.set_result(answer)
+                else:
+                    self._leave(answer)
         except grpc.RpcError as error:
             fault = error_of(error)
         with self._lock:
@@ -109,4 +131,5 @@ class Stream:
             self._waiting.clear()
         self._outbox.put(None)
         for future in waiting:
-            future.set_exception(fault)
+            if future.set_running_or_notify_cancel():
+                future.set_exception(fault)

@@ -17,6 +17,7 @@ from warmroute.errors import (
     WarmrouteError,
     WorkerRefused,
     WorkerReply,
+    WorkerUnreachable,
 )
 from warmroute.v1 import router_pb2 as pb
 
@@ -71,8 +72,13 @@ class Fault:
             return cls(self.message, self.retry_after_s or 0.0)
         if issubclass(cls, WorkerRefused):
             return cls(self.message, self.worker_status, self.retry_after_s)
+        return self._of_worker(cls)
+
+    def _of_worker(self, cls: type[WarmrouteError]) -> WarmrouteError:
         if issubclass(cls, WorkerReply):
             return cls(self.message, self.worker_status)
+        if issubclass(cls, WorkerUnreachable):
+            return cls(self.message, self.retry_after_s)
         return cls(self.message)
 
     def _plain(self) -> WarmrouteError:
@@ -94,8 +100,8 @@ def error_of(error: grpc.RpcError) -> WarmrouteError:
 
 def error_in(error: pb.Error) -> WarmrouteError:
     """The exception of a message on a stream that failed."""
-    code = next(each for each in grpc.StatusCode if each.value[0] == error.code)
-    fault = Fault(code, error.message, ())
+    codes = {each.value[0]: each for each in grpc.StatusCode}
+    fault = Fault(codes.get(error.code, grpc.StatusCode.UNKNOWN), error.message, ())
     fault.reason, fault.field = error.reason, error.field
     if error.HasField("retry_after_ms"):
         fault.retry_after_s = error.retry_after_ms / 1000

@@ -22,6 +22,11 @@ OUTCOMES: dict[str, pb.Outcome] = {
     "abandoned": pb.OUTCOME_ABANDONED,
 }
 
+# What is reported for a caller who has left before the answer came.
+LEFT = pb.Ended(outcome=pb.OUTCOME_CANCELLED)
+# How long the end of a stream waits for the answers to what was sent on it.
+LAST_ANSWERS_S = 5.0
+
 
 def request_of(prompt: Prompt, **terms: Any) -> pb.RouteRequest:
     """A `RouteRequest`; `terms` are its other fields, `None` for what is left out."""

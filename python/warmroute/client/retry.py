@@ -4,8 +4,6 @@ import time
 
 from warmroute.errors import FleetError, WarmrouteError, WorkerRefused, WorkerUnreachable
 
-_UNREACHABLE_RETRY_S = 0.5
-
 
 class Patience:
     """The time that a caller has, over all tries of one call."""
@@ -32,6 +30,4 @@ def _advice(error: WarmrouteError) -> float | None:
     """After how many seconds trying again makes sense, as the router said; `None` where it does not."""
     if isinstance(error, FleetError):
         return error.retry_after_s or None
-    if isinstance(error, WorkerUnreachable):
-        return _UNREACHABLE_RETRY_S
-    return error.retry_after_s if isinstance(error, WorkerRefused) else None
+    return error.retry_after_s if isinstance(error, WorkerUnreachable | WorkerRefused) else None

@@ -18,7 +18,7 @@ import warmroute
 import warmroute.rpc
 from tests.support.waiting import until, wait_until
 from warmroute.client import AsyncClient, Client
-from warmroute.client.faults import Fault
+from warmroute.client.faults import Fault, error_in
 from warmroute.client.keeper import Keeper
 from warmroute.client.messages import Booked, outcome_of, packed, request_of
 from warmroute.client.retry import Patience
@@ -36,6 +36,7 @@ from warmroute.errors import (
     WorkerUnreachable,
 )
 from warmroute.native import SimServer
+from warmroute.rpc.router import RouterService
 from warmroute.v1 import router_pb2 as pb
 
 IDS = array("I", range(1, 1_001))
@@ -206,6 +207,70 @@ async def test_asyncio(router: warmroute.Router, port: int) -> None:
         await (await client.route(IDS)).close()
 
 
+class Late:
+    """An endpoint's answers to decisions on streams, held back until they are let go."""
+
+    def __init__(self, patch: pytest.MonkeyPatch) -> None:
+        self.came, self.let_go = threading.Event(), threading.Event()
+        answer = RouterService._answer
+
+        async def late(service: RouterService, stream: Any, request: bytes) -> bytes:
+            data = await answer(service, stream, request)
+            if pb.RouteStreamRequest.FromString(request).HasField("route"):
+                self.came.set()
+                await asyncio.to_thread(self.let_go.wait)
+            return data
+
+        patch.setattr(RouterService, "_answer", late)
+
+
+async def test_a_caller_that_leaves_an_asyncio_stream_leaves_no_reservation(
+    router: warmroute.Router, port: int, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    late = Late(monkeypatch)
+    async with AsyncClient(f"127.0.0.1:{port}") as client, client.stream() as stream:
+        asking = asyncio.create_task(stream.route(IDS))
+        await asyncio.to_thread(late.came.wait)
+        asking.cancel()
+        await asyncio.gather(asking, return_exceptions=True)
+        assert stats(router, "open") == [1]
+        late.let_go.set()
+
+        async def is_gone() -> bool:
+            return stats(router, "open", "cancelled") == [0, 1]
+
+        await until(is_gone, "the reservation that nobody has is gone")
+        async with await stream.route(IDS) as reservation:
+            assert stats(router, "open") == [1]
+        assert not reservation.is_open
+
+
+def test_a_caller_that_waits_no_longer_leaves_no_reservation(
+    router: warmroute.Router, port: int, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    late = Late(monkeypatch)
+    with Client(f"127.0.0.1:{port}") as client, client.stream() as stream:
+        with pytest.raises(DeadlineExceeded):
+            stream.route(IDS, timeout_s=0.1)
+        assert late.came.wait(10)
+        assert stats(router, "open") == [1]
+        late.let_go.set()
+        wait_until(lambda: stats(router, "open", "cancelled") == [0, 1])
+        with stream.route(IDS):
+            assert stats(router, "open") == [1]
+
+
+def test_what_was_reported_on_a_stream_arrives_before_its_end(router: warmroute.Router, port: int) -> None:
+    with Client(f"127.0.0.1:{port}") as client:
+        for _ in range(20):
+            with client.stream() as stream:
+                reservations = [stream.route(IDS) for _ in range(5)]
+                for reservation in reservations:
+                    reservation.close()
+    wait_until(lambda: stats(router, "open") == [0])
+    assert stats(router, "finished", "abandoned") == [100, 0]
+
+
 async def test_an_asyncio_stream(router: warmroute.Router, port: int) -> None:
     async with AsyncClient(f"127.0.0.1:{port}") as client:
         async with client.stream() as stream:
@@ -279,7 +344,13 @@ def test_the_advice_of_an_error_is_followed_within_the_caller_s_time() -> None:
     assert patience.pause(Saturated("full", 2.0)) == 2.0
     assert patience.attempt == 2
     assert patience.pause(TooManyReservations("full", 0.5)) == 0.5
-    for error in (InvalidRequest("x"), DeadlineExceeded("x", 0.0), Saturated("full", 60.0)):
+    assert patience.pause(WorkerUnreachable("gone", 1.5)) == 1.5
+    for error in (
+        InvalidRequest("x"),
+        DeadlineExceeded("x", 0.0),
+        Saturated("full", 60.0),
+        WorkerUnreachable("gone"),
+    ):
         with pytest.raises(type(error)):
             patience.pause(error)
     with pytest.raises(Saturated):
@@ -310,6 +381,7 @@ def test_what_grpc_itself_says() -> None:
     assert error(grpc.StatusCode.UNAVAILABLE) is RouterUnreachable
     assert error(grpc.StatusCode.RESOURCE_EXHAUSTED) is InvalidRequest
     assert error(grpc.StatusCode.UNIMPLEMENTED) is WarmrouteError
+    assert type(error_in(pb.Error(code=99, message="x"))) is WarmrouteError
     assert outcome_of(None) == "finished"
     assert request_of([1], model="m", max_output_tokens=None) == pb.RouteRequest(
         model="m", token_ids=b"\1\0\0\0"
