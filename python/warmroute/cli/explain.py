@@ -90,8 +90,8 @@ def render(reply: Mapping[str, Any]) -> str:
     else:
         lines.insert(0, _decision(decision))
     chosen = decision["worker"] if decision else None
-    head = ("", "WORKER", "STATE", "REFUSED", "OVERLAP", "CONFIRMED", "REQUESTS")
-    costs = ("WAIT_S", "PREFILL_S", "DELAY_S", "DECODE_S", "TOTAL_S")
+    head = ("", "WORKER", "STATE", "REFUSED", "OVERLAP", "CONFIRMED", "LOWER", "REQUESTS")
+    costs = ("WAIT_S", "TRANSFER_S", "PREFILL_S", "DELAY_S", "DECODE_S", "TOTAL_S")
     rows = [_candidate(candidate, chosen) for candidate in reply["candidates"]]
     return "\n".join([*lines, "", table.render((*head, *costs), rows) if rows else "no workers"])
 
@@ -119,6 +119,7 @@ def _candidate(candidate: Mapping[str, Any], chosen: str | None) -> tuple[Any, .
         candidate["refusal"] or ("full" if candidate["full"] else None),
         candidate["overlap_tokens"],
         candidate["confirmed_tokens"],
+        candidate["lower_tokens"],
         candidate["requests"],
-        *(cost[term] for term in ("wait", "prefill", "delay", "decode", "total")),
+        *(cost[term] for term in ("wait", "transfer", "prefill", "delay", "decode", "total")),
     )

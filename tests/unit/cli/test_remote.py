@@ -35,10 +35,18 @@ CANDIDATE = {
     "refusal": None,
     "overlap_tokens": 64,
     "confirmed_tokens": 32,
+    "lower_tokens": 16,
     "requests": 1,
     "context_tokens": 9,
     "full": False,
-    "cost_seconds": {"wait": 0.5, "prefill": 0.25, "delay": 0.0, "decode": None, "total": 0.75},
+    "cost_seconds": {
+        "wait": 0.5,
+        "transfer": 0.0,
+        "prefill": 0.25,
+        "delay": 0.0,
+        "decode": None,
+        "total": 0.75,
+    },
 }
 EXPLANATION: dict[str, Any] = {
     "decision": {
