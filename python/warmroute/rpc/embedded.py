@@ -22,8 +22,8 @@ _STOP_S = 5.0
 async def serve(
     router: Router,
     *,
-    host: str = "127.0.0.1",
-    port: int = 0,
+    host: str | None = None,
+    port: int | None = None,
     prompter: Prompter | None = None,
     operator: OperatorPort | None = None,
     options: GrpcOptions | None = None,
@@ -32,10 +32,16 @@ async def serve(
 ) -> AsyncIterator[Server]:
     """Serve a router in the running loop; gives the server, whose `port` it listens on.
 
+    `host` and `port` stand for those of the options; without either, a free port is taken.
     Without a prompter, texts and OpenAI bodies are matched as text. Without an operator, workers that are
     added are taken to be ready. At the end of the block, calls have `drain_s` seconds to finish.
     """
-    options = replace(options or GrpcOptions(), grpc_host=host, grpc_port=port)
+    options = options or GrpcOptions()
+    options = replace(
+        options,
+        grpc_host=options.grpc_host if host is None else host,
+        grpc_port=(options.grpc_port or 0) if port is None else port,
+    )
     server = Server(
         router,
         prompter or Prompter(),
@@ -56,8 +62,8 @@ async def serve(
 def serve_in_thread(
     router: Router,
     *,
-    host: str = "127.0.0.1",
-    port: int = 0,
+    host: str | None = None,
+    port: int | None = None,
     prompter: Prompter | None = None,
     operator: OperatorPort | None = None,
     options: GrpcOptions | None = None,
@@ -105,5 +111,9 @@ def serve_in_thread(
         yield servers[0]
     finally:
         loop, end = ended[0]
-        loop.call_soon_threadsafe(end.set)
+        # The loop of a server that failed is closed.
+        with contextlib.suppress(RuntimeError):
+            loop.call_soon_threadsafe(end.set)
         thread.join()
+    if faults:
+        raise faults[0]

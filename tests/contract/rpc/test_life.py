@@ -19,6 +19,7 @@ import warmroute.rpc
 from tests.contract.rpc.conftest import Endpoint, StartEndpoint
 from tests.contract.rpc.faults import fault_of, read
 from tests.support import stubs
+from tests.support.process import free_port
 from tests.support.waiting import until
 from warmroute.config import GrpcOptions
 from warmroute.native import Prompter, RpcService
@@ -228,6 +229,24 @@ def test_a_program_without_a_loop_serves_on_a_thread() -> None:
         taken = warmroute.rpc.serve_in_thread(router, port=server.port)
         with pytest.raises(warmroute.errors.ConfigError, match="grpc_port"), taken:
             pass
+
+
+def test_a_thread_that_fails_says_so_at_the_end(monkeypatch: pytest.MonkeyPatch) -> None:
+    async def fail(_server: Server, _timeout_s: float) -> bool:
+        raise ValueError("the drain failed")
+
+    monkeypatch.setattr(Server, "drain", fail)
+    with (
+        pytest.raises(ValueError, match="the drain failed"),
+        warmroute.rpc.serve_in_thread(warmroute.Router(), options=GrpcOptions(grpc_host="localhost")) as one,
+    ):
+        assert one.port > 0
+
+
+async def test_the_options_say_where_to_listen() -> None:
+    port = free_port()
+    async with warmroute.rpc.serve(warmroute.Router(), options=GrpcOptions(grpc_port=port)) as server:
+        assert server.port == port
 
 
 def test_the_service_counts_later_attempts() -> None:
