@@ -33,7 +33,7 @@ def main() -> int:
     parser.add_argument("--requests", type=int, default=4_000, help="of the part with events")
     parser.add_argument("--seconds", type=float, default=60.0, help="of each phase of the part without")
     parser.add_argument("--clients", type=int, default=4)
-    parser.add_argument("--blocks", type=int, default=320, help="KV blocks of a worker")
+    parser.add_argument("--blocks", type=int, default=512, help="KV blocks of a worker")
     parser.add_argument("--seed", type=int, default=4)
     parser.add_argument("--only", nargs="*", choices=("events", "predicted"))
     parser.add_argument("--answers", type=Path, help="a file for one line of JSON a request")
