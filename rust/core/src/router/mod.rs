@@ -213,6 +213,11 @@ impl Router {
         Ok(())
     }
 
+    /// Gives a worker nothing more; what it holds is not forgotten yet.
+    pub(crate) fn pause(&mut self, name: &str) -> Result<WorkerId, FleetError> {
+        self.fleet.set_ready(name, false).map(|worker| worker.id)
+    }
+
     /// Lets a worker finish what it has, and gives it nothing more.
     ///
     /// # Errors

@@ -98,7 +98,7 @@ impl SharedRouter {
     /// [`FleetError::UnknownWorker`].
     pub fn set_ready(&self, name: &str, ready: bool) -> Result<(), FleetError> {
         if !ready {
-            self.empty_named(name);
+            self.pause(name)?;
         }
         self.lock().set_ready(name, ready)
     }
@@ -108,15 +108,15 @@ impl SharedRouter {
     /// # Errors
     /// [`FleetError::UnknownWorker`].
     pub fn remove_worker(&self, name: &str) -> Result<(), FleetError> {
-        self.empty_named(name);
+        self.pause(name)?;
         self.lock().remove_worker(name)
     }
 
-    fn empty_named(&self, name: &str) {
-        let worker = self.lock().fleet().get(name).ok().map(|worker| worker.id);
-        if let Some(worker) = worker {
-            self.empty(worker);
-        }
+    /// Takes a worker out, so that no request goes there while what it holds is forgotten.
+    fn pause(&self, name: &str) -> Result<(), FleetError> {
+        let worker = self.lock().pause(name)?;
+        self.empty(worker);
+        Ok(())
     }
 
     /// Looks [`LOOKS`] times whether the lock is free and it is this thread's `turn`, and then sleeps for it.
