@@ -1,6 +1,7 @@
 //! One router, several threads.
 
 #![allow(clippy::unwrap_used, reason = "a test fails by panicking")]
+#![allow(clippy::disallowed_methods, reason = "a router for threads has an origin")]
 
 use std::thread;
 use std::time::Instant;
