@@ -13,6 +13,7 @@ from warmroute.errors import ConfigError
 WORKER_TABLE = "worker"
 
 URL_ALLOWED = "http://HOST[:PORT] without a user, a path, a query or a fragment"
+TEXT_ALLOWED = "texts without control characters"
 NAME_ALLOWED = "1 to 64 letters, digits and . _ - : @ [ ]"
 
 # Names become metric labels and header values: short, and without anything that needs quoting.
@@ -28,6 +29,11 @@ def worker_of(text: str, source: str, **rest: Any) -> WorkerOptions:
     name = rest.pop("name", None) or name.strip() or urlsplit(url).netloc
     if not _NAME.fullmatch(name):
         raise ConfigError("worker.name", name, NAME_ALLOWED, source)
+    for key, value in rest.items():
+        texts = value if isinstance(value, tuple) else (value,)
+        # What gets in here gets into logs and messages; JSON can say half a character, UTF-8 cannot.
+        if not all(each.isprintable() for each in texts if isinstance(each, str)):
+            raise ConfigError(f"worker.{key}", brief(value), TEXT_ALLOWED, source)
     return WorkerOptions(url=url, name=name, **rest)
 
 
@@ -79,6 +85,9 @@ def _checked_url(url: str, source: str) -> str:
     if "@" in url:
         # The value stays out of the message: it holds a credential.
         raise ConfigError("worker.url", "(hidden)", URL_ALLOWED, source)
+    # Before it is parted, which passes over line ends.
+    if " " in url or not url.isprintable():
+        raise ConfigError("worker.url", brief(url), URL_ALLOWED, source)
     try:
         parts = urlsplit(url)
         port = parts.port

@@ -10,7 +10,8 @@ from typing import Any, Protocol, TypeVar
 import grpc
 from google.protobuf.message import DecodeError, Message
 
-from warmroute.config import WorkerOptions, worker_of
+from warmroute.config import WorkerOptions
+from warmroute.config.worker import worker_from
 from warmroute.errors import ConfigError, Draining, InvalidRequest
 from warmroute.rpc.calls import Calls, Context
 from warmroute.v1 import fleet_pb2
@@ -194,15 +195,16 @@ def _worker(entry: Entry, *, load: bool = False) -> fleet_pb2.Worker:
 def _options(request: fleet_pb2.AddWorkerRequest) -> WorkerOptions:
     if not request.url:
         raise InvalidRequest("there is no URL: set url to http://HOST:PORT", "url")
-    rest = {name: getattr(request, name) for name in _OPTIONAL if request.HasField(name)}
-    if zero := next((name for name, value in rest.items() if value == 0), None):
-        raise InvalidRequest(f"{zero} is 0: leave it out where it is not known", zero)
+    entry: dict[str, Any] = {"url": request.url, "models": tuple(request.models)}
+    if request.name:
+        entry["name"] = request.name
+    entry |= {name: getattr(request, name) for name in _OPTIONAL if request.HasField(name)}
     if request.HasField("data_parallel_rank"):
-        rest["dp_rank"] = request.data_parallel_rank
+        entry["dp_rank"] = request.data_parallel_rank
     try:
-        return worker_of(request.url, "AddWorker", name=request.name, models=tuple(request.models), **rest)
+        return worker_from(entry, "worker", "AddWorker")
     except ConfigError as error:
-        field = error.key.removeprefix("worker.")
+        field = error.key.removeprefix("worker.").replace("dp_rank", "data_parallel_rank")
         raise InvalidRequest(str(error), field) from None
 
 

@@ -85,6 +85,9 @@ async def test_draining_and_removing(endpoint: Endpoint) -> None:
         ({"kv_blocks": 0}, "kv_blocks"),
         ({"max_requests": 0}, "max_requests"),
         ({"block_size": 32}, "block_size"),
+        ({"block_size": 65_537}, "block_size"),
+        ({"max_model_len": 2**31}, "max_model_len"),
+        ({"data_parallel_rank": 65_536}, "data_parallel_rank"),
     ],
 )
 async def test_a_worker_that_cannot_be(endpoint: Endpoint, changed: dict[str, Any], field: str) -> None:

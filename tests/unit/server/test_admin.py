@@ -152,6 +152,8 @@ async def test_names_are_taken_from_the_path_as_they_are_encoded(ask: Ask) -> No
         ("POST", WORKERS, b"[" * 100_000, 400, "JSON"),
         ("POST", WORKERS, {"url": "https://h"}, 400, "http://HOST"),
         ("POST", WORKERS, {"url": "http://u:pw@h"}, 400, "hidden"),
+        ("POST", WORKERS, {"url": "http://\ud800", "name": "w2"}, 400, "http://HOST"),
+        ("POST", WORKERS, {"url": "http://h:2", "models": ["\ud800"]}, 400, "models"),
         ("POST", WORKERS, {"url": "http://h:1", "colour": 1}, 400, "colour"),
         ("POST", WORKERS, {"url": "http://h:1", "kv_blocks": -1}, 400, "kv_blocks"),
         ("POST", WORKERS, {"url": "http://h:9", "name": "w1"}, 409, "another name"),
