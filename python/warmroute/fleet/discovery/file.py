@@ -6,6 +6,8 @@ of a Kubernetes ConfigMap and a network file system alike.
 
 import asyncio
 import json
+import os
+import stat
 import tomllib
 from collections.abc import Sequence
 from pathlib import Path
@@ -55,15 +57,23 @@ class FileSource:
 
     def _read(self) -> bytes:
         try:
-            with self._path.open("rb") as file:
-                data = file.read(LIMIT_BYTES + 1)
+            # A pipe would keep the one who opens it waiting, for ever where nobody writes.
+            with open(self._path, "rb", opener=_open_at_once) as file:
+                is_file = stat.S_ISREG(os.fstat(file.fileno()).st_mode)
+                data = file.read(LIMIT_BYTES + 1) if is_file else b""
         except OSError as error:
             raise ConfigError(
                 "fleet.workers_file", str(self._path), f"a file that can be read ({error.strerror})"
             ) from None
+        if not is_file:
+            raise ConfigError("fleet.workers_file", str(self._path), "a file, and no pipe or device")
         if len(data) > LIMIT_BYTES:
             raise ConfigError("fleet.workers_file", str(self._path), f"at most {LIMIT_BYTES} bytes")
         return data
+
+
+def _open_at_once(path: str, flags: int) -> int:
+    return os.open(path, flags | os.O_NONBLOCK)
 
 
 def read(data: bytes, path: Path) -> Sequence[WorkerOptions]:

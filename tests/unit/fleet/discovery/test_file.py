@@ -2,6 +2,7 @@ from __future__ import annotations
 
 import asyncio
 import json
+import os
 from collections.abc import AsyncIterator, Callable, Sequence
 from pathlib import Path
 
@@ -147,3 +148,11 @@ async def test_a_file_that_is_too_long_is_not_read_whole(path: Path, monkeypatch
     source = FileSource(path, 1)
     with pytest.raises(ConfigError, match="at most 10 bytes"):
         source._read()
+
+
+async def test_a_pipe_keeps_nobody_waiting(source: FileSource, path: Path, published: Published) -> None:
+    os.mkfifo(path)
+    await until(lambda: source.standing.failures > 0)
+    assert "no pipe" in source.standing.document()["error"]
+    replace(path, entries("a"))
+    await until(lambda: published.sets == [["a"]])
