@@ -173,6 +173,9 @@ class DnsSource:
                 name.workers, name.good_at = _with_missing(name, workers), time.monotonic()
             elif name.workers:
                 fault = f"{name.text}: the answer is empty"
+            else:
+                # No fault where the fleet is still to come, and the only sign of a name that is mistyped.
+                log.once(name.text, "a name stands for no worker yet: it is asked again", name=name.text)
         except LookupFault as error:
             fault = str(error)
         if fault and time.monotonic() - name.good_at > self._keep_s:

@@ -123,6 +123,17 @@ async def test_no_answer_removes_no_worker_that_is_up(
     assert not watched.source.standing.document()["failing"]
 
 
+async def test_a_name_without_workers_is_said_once(
+    server: DnsServer, watch: Watch, caplog: pytest.LogCaptureFixture
+) -> None:
+    watched = watch("later.test:8000")
+    await watched.more()
+    assert sum("no worker yet" in record.message for record in caplog.records) == 1
+    assert not watched.source.standing.document()["failing"]
+    server.records[("later.test", "A")] = ["10.0.0.1"]
+    await watched.becomes({"10.0.0.1:8000": "http://10.0.0.1:8000"})
+
+
 async def test_one_name_that_fails_does_not_hold_up_another(server: DnsServer, watch: Watch) -> None:
     server.records[("a.test", "A")] = ["10.0.0.1"]
     watched = watch("a.test:1", "b.test:2")
