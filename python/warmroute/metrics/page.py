@@ -8,8 +8,9 @@ HEAD = """# Metrics
 This page is generated from the metrics table (`make docs`); a test checks that it is current.
 
 `warmroute serve` answers `GET /metrics` in Prometheus' text format. Every metric is there from the start.
-Label values are bounded: worker names come from the fleet, the others from fixed lists. Names of models,
-tenants and clients are never labels. `process_*` metrics stand beside these.
+Label values are bounded: names of workers and of the models that they serve come from the fleet, the others
+from fixed lists. Names of tenants and clients, and what requests call a model, are never labels. `process_*`
+metrics stand beside these.
 """
 
 
