@@ -96,6 +96,30 @@ async def idle(router: Router) -> None:
     await until(holds, "no request is open")
 
 
+@pytest.mark.parametrize("known", [True, False])
+async def test_workers_get_their_key_for_callers_that_are_known(
+    start_router: StartRouter, worker: FakeWorker, tmp_path: Path, known: bool
+) -> None:
+    worker_key, callers = tmp_path / "worker-key", tmp_path / "callers"
+    worker_key.write_text("the-workers-own")
+    callers.write_text("a-callers")
+    flags: tuple[str, ...] = ("--worker-key-file", str(worker_key))
+    if known:
+        flags += ("--grpc-api-keys-file", str(callers))
+    heard_keys: list[list[str]] = []
+
+    async def listen(exchange: Exchange) -> None:
+        heard_keys.append(exchange.request.all("authorization"))
+        await whole(exchange)
+
+    worker.then(listen)
+    async with grpc_router(start_router, worker, flags=flags) as (router, stub):
+        assert await heard(stub.Generate(asked(), metadata=(("x-api-key", "a-callers"),)))
+        assert heard_keys == [["Bearer the-workers-own"] if known else []]
+        assert ("Generate sends workers no key" in router.log_text()) != known
+        assert "the-workers-own" not in router.log_text()
+
+
 async def test_a_reply_comes_as_it_is_made(start_router: StartRouter, worker: FakeWorker) -> None:
     async with grpc_router(start_router, worker) as (router, stub):
         first = asyncio.Event()

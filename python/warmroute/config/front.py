@@ -206,7 +206,8 @@ class FleetOptions:
     worker_key_file: str | None = option(
         None,
         "A file with the key that the workers ask for (`vllm serve --api-key`): with it the router asks what "
-        "they serve and how they tokenize. Clients' requests bring their own.",
+        "they serve and how they tokenize, and sends it with `Generate` where callers of gRPC have a key or "
+        "a certificate. Requests of HTTP clients bring their own.",
     )
     probe_interval_ms: int = option(
         2_000, "Time between two looks at a worker's `/health`.", minimum=50, maximum=DAY_MS, unit="ms"

@@ -52,10 +52,13 @@ class Server:
         is_ready: Callable[[], bool],
         upstream: UpstreamOptions | None = None,
         changers: Keys | None = None,
+        worker_key: str | None = None,
     ) -> None:
         """Take the router, what reads prompts, what changes the fleet, the options, and what `/readyz` says.
 
         `changers` are the keys of those who may change the fleet, where these are not those who may call.
+        `worker_key` is what the workers ask for: `Generate` sends it where callers are known by a key or a
+        certificate, so that it opens the workers to nobody else.
         """
         self._options = options
         self._stats = Stats()
@@ -65,11 +68,15 @@ class Server:
             max_reservations=options.grpc_max_reservations,
             lease_time_s=options.grpc_lease_time_ms / 1000,
         )
-        self._upstream = Upstream(upstream or UpstreamOptions.of({}), self._stats)
-        self._router = RouterService(self._service, self._upstream, self._stats)
         self._fleet = FleetService(operator)
         self._health = Health(SERVICES, is_ready)
         self._keys = keys.read(options.grpc_api_keys_file, options.grpc_api_keys_env)
+        callers_are_known = bool(self._keys) or options.grpc_tls_client_ca is not None
+        self._withholds_key = worker_key is not None and not callers_are_known
+        self._upstream = Upstream(
+            upstream or UpstreamOptions.of({}), self._stats, worker_key if callers_are_known else None
+        )
+        self._router = RouterService(self._service, self._upstream, self._stats)
         self._changers = self._keys if changers is None else changers
         self._credentials = tls.credentials(options)
         self._server: grpc.aio.Server | None = None
@@ -155,6 +162,8 @@ class Server:
                 log.warning("reservations were not reported within their lease time", reservations=expired)
 
     def _warn(self) -> None:
+        if self._withholds_key:
+            log.warning("Generate sends workers no key, since anyone may call: set --grpc-api-keys-file")
         if self._keys and self._credentials is None and self._options.grpc_host not in _LOOPBACK:
             log.warning("API keys are sent in clear text: set --grpc-tls-cert", host=self._options.grpc_host)
 

@@ -59,9 +59,12 @@ class _Failed(Exception):
 class Upstream:
     """The connections of `Generate` to the workers. One is made for each request, and closed with it."""
 
-    def __init__(self, options: UpstreamOptions, stats: Stats) -> None:
-        """Take the options, and where is counted."""
+    def __init__(self, options: UpstreamOptions, stats: Stats, worker_key: str | None = None) -> None:
+        """Take the options, where is counted, and the key that workers ask for."""
         self._options = options
+        self._headers = {"Content-Type": "application/json"}
+        if worker_key is not None:
+            self._headers["Authorization"] = f"Bearer {worker_key}"
         self._stats = stats
         self._budget = RetryBudget(options.retry_share, options.retry_floor)
         self._session: aiohttp.ClientSession | None = None
@@ -128,7 +131,7 @@ class Upstream:
 
     async def _send(self, generation: Generation) -> aiohttp.ClientResponse:
         options = self._options
-        headers = {"Content-Type": "application/json", "X-Request-Id": generation.request_id}
+        headers = {**self._headers, "X-Request-Id": generation.request_id}
         if generation.dp_rank is not None:
             headers["X-data-parallel-rank"] = str(generation.dp_rank)
         timeout = aiohttp.ClientTimeout(

@@ -5,11 +5,11 @@ from __future__ import annotations
 from collections.abc import Callable
 from typing import TYPE_CHECKING, Any
 
-from warmroute.config import Config, GrpcOptions, ListenOptions
+from warmroute.config import Config, FleetOptions, GrpcOptions, ListenOptions
 from warmroute.fleet import Operator
 from warmroute.native import Prompter, Router
 from warmroute.server.admin import is_loopback
-from warmroute.server.sources import admin_key
+from warmroute.server.sources import admin_key, worker_key
 
 if TYPE_CHECKING:
     from warmroute.rpc import Keys, Server
@@ -38,6 +38,7 @@ def endpoint(
         is_ready=is_ready,
         upstream=UpstreamOptions.of(config.section("proxy")),
         changers=_changers(config, options),
+        worker_key=worker_key(config.view("fleet", FleetOptions)),
     )
 
 

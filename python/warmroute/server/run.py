@@ -115,10 +115,11 @@ async def _serve(config: Config) -> None:
         finally:
             for task in watching:
                 task.cancel()
+            # First whoever still asks something of the fleet.
+            await server.stop()
             await reconciler.close()
             await scraper.close()
             await fleet.close()
-            await server.stop()
             events.close()
     log.info("ended")
 
