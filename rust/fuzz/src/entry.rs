@@ -89,9 +89,15 @@ pub fn cached(choice: u8, bytes: &[u8]) {
     let place = usize::from(choice) % PROMPTERS.len();
     for bytes in bytes.split(|byte| *byte == SEPARATOR) {
         for endpoint in ENDPOINTS {
-            let Ok(body) = Body::parse(endpoint, bytes) else { continue };
+            let Ok(body) = Body::parse(endpoint, bytes) else {
+                assert!(PROMPTERS[place].parse(endpoint, bytes).is_err());
+                continue;
+            };
             let Some(expected) = read(&UNCACHED[place], &body, bytes) else { continue };
             for prompter in [&PROMPTERS[place], &EVICTING[place]] {
+                let body = prompter
+                    .parse(endpoint, bytes)
+                    .expect("what is parsed without a cache is parsed with one");
                 let prompt = prompter.read(&body).expect("what is read without a cache is read with one");
                 assert_eq!((prompt.rung(), prompt.data()), (expected.rung(), expected.data()));
                 assert_eq!(hashes(&prompt), hashes(&expected));

@@ -10,7 +10,7 @@ use proptest::test_runner::{Config, TestRunner};
 use serde_json::{Value, json};
 use support::{Folder, TEMPLATES, tokenizers};
 use warmroute_core::block::{BlockHash, BlockHasher, Namespace};
-use warmroute_prompt::{Data, Endpoint, Prompter, Rung};
+use warmroute_prompt::{Data, Endpoint, PromptError, Prompter, Rung};
 
 /// The rung, the ids and the block hashes of one request.
 type Read = (Rung, Vec<u8>, Vec<BlockHash>);
@@ -335,6 +335,68 @@ fn what_loops_look_at_is_looked_at_again() {
         let stats = prompters.cached.cache_stats();
         assert!(stats.chats > stats.full_by_request && stats.full_by_template == 0, "{name}: {stats:?}");
     }
+}
+
+/// The prompt of `raw` with and without what was seen, or the error.
+fn check_raw(prompters: &Prompters, raw: &[u8]) {
+    let ask = |prompter: &Prompter| {
+        let body = prompter.parse(Endpoint::ChatCompletions, raw)?;
+        let prompt = prompter.read(&body)?;
+        Ok::<_, PromptError>((
+            body.messages()?,
+            body.model().map(str::to_owned),
+            prompt.rung(),
+            prompt.data().clone(),
+        ))
+    };
+    let expected = ask(&prompters.plain);
+    for _ in 0..2 {
+        assert_eq!(ask(&prompters.cached), expected, "{}", String::from_utf8_lossy(raw));
+    }
+    assert_eq!(ask(&prompters.tiny), expected, "{}", String::from_utf8_lossy(raw));
+}
+
+#[test]
+fn what_is_passed_over_ends_where_it_did() {
+    let prompters = Prompters::new("passed", &support::package(), TEMPLATES[2].1);
+    let space = prop::sample::select(vec!["", "", "", " ", "\n", " \t\r\n "]);
+    let behind = prop::sample::select(vec![
+        "", "", ",", " x", "]", "}", ",,", ",{}", "\u{e9}", "\"", ",\"a\"", ",1", "{", "\\",
+    ]);
+    let fields = prop::sample::select(vec![
+        "",
+        "",
+        ",\"model\":\"m\"",
+        ",\"messages\":[]",
+        ",\"messages\":null",
+        ",\"mess\\u0061ges\":[1]",
+        ",\"messages\":[{\"role\":\"user\",\"content\":\"again\"}]",
+        ",\"x\":[",
+        ",\"tools\":[]",
+        "}",
+    ]);
+    let chat = prop::collection::vec(plain_message(), 1..30);
+    let edits = prop::collection::vec((0_usize..30, space, behind, fields, 0_usize..4), 1..12);
+    let result = runner(60).run(&(chat, edits), |(messages, edits)| {
+        let texts: Vec<String> = messages.iter().map(Value::to_string).collect();
+        for (at, space, behind, fields, kind) in edits {
+            let end = at.min(texts.len());
+            let separator = format!("{space},{}", if kind == 1 { " " } else { "" });
+            let list = texts[..end].join(if kind < 2 { "," } else { &separator });
+            let rest = texts[end..].iter().map(|text| format!(",{text}")).collect::<String>();
+            let rest = if kind % 2 == 0 || end == 0 { String::new() } else { rest };
+            let raw = format!("{{\"a\":1,\"messages\":[{space}{list}{behind}{rest}{space}]{fields}}}");
+            check_raw(&prompters, raw.as_bytes());
+            let mut broken = raw.into_bytes();
+            let place = at * 7919 % broken.len();
+            broken[place] = if kind == 0 { 0xff } else { b'"' };
+            check_raw(&prompters, &broken);
+            check_raw(&prompters, format!("{{\"messages\":[{}]}}", texts.join(",")).as_bytes());
+        }
+        Ok(())
+    });
+    result.unwrap_or_else(|error| panic!("{error}"));
+    assert!(prompters.cached.cache_stats().chats > 0);
 }
 
 #[test]

@@ -122,24 +122,26 @@ impl<'p> Run<'p> {
     pub(super) fn remembered(&self, call: &'p Call) -> Option<Val> {
         call.constant.as_ref()?;
         match self.peek(&call.on)? {
-            Val::Str(Str::Part(part)) => part.text.memo.get(call.site, part.start, part.end),
-            Val::Map(map) => map.memo.get(call.site, 0, 0),
-            Val::List(list) if list.source.is_some() => list.memo.get(call.site, 0, 0),
+            Val::Str(Str::Part(part)) => {
+                part.text.memo.get(call.site, part.start, part.end, Some(&part.text))
+            }
+            Val::Map(map) => map.memo.get(call.site, 0, 0, None),
+            Val::List(list) if list.source.is_some() => list.memo.get(call.site, 0, 0, None),
             _ => None,
         }
     }
 
     /// Calls minijinja's function, unless what it gives is known.
     fn call(&mut self, kind: Kind, call: &'p Call, on: &Val) -> Ran<Val> {
-        let (memo, start, end) = match on {
-            Val::Str(Str::Part(part)) => (Some(&part.text.memo), part.start, part.end),
-            Val::Map(map) => (Some(&map.memo), 0, 0),
-            Val::List(list) if list.source.is_some() => (Some(&list.memo), 0, 0),
-            _ => (None, 0, 0),
+        let (memo, start, end, own) = match on {
+            Val::Str(Str::Part(part)) => (Some(&part.text.memo), part.start, part.end, Some(&part.text)),
+            Val::Map(map) => (Some(&map.memo), 0, 0, None),
+            Val::List(list) if list.source.is_some() => (Some(&list.memo), 0, 0, None),
+            _ => (None, 0, 0, None),
         };
         // Without constant arguments the result depends on more than the value.
         let memo: Option<&Memo> = memo.filter(|_| call.constant.is_some());
-        if let Some(known) = memo.and_then(|memo| memo.get(call.site, start, end)) {
+        if let Some(known) = memo.and_then(|memo| memo.get(call.site, start, end, own)) {
             return Ok(known);
         }
         let arguments = match &call.constant {
@@ -160,7 +162,7 @@ impl<'p> Run<'p> {
         };
         // A text is kept for its own bytes: another one made of it is made again.
         if let Some(memo) = memo.filter(|_| !matches!(on, Val::Str(_)) || is_light(&result)) {
-            memo.put(call.site, start, end, result.clone());
+            memo.put(call.site, start, end, own, &result);
         }
         Ok(result)
     }

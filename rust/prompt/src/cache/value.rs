@@ -91,22 +91,58 @@ pub(super) struct Text {
 /// What calls of the template gave for a value, by call site and part. A call is a pure function of the
 /// value and of constants.
 #[derive(Debug, Default)]
-pub(super) struct Memo(Mutex<Vec<(u32, u32, u32, Val)>>);
+pub(super) struct Memo(Mutex<Vec<(u32, u32, u32, Kept)>>);
+
+/// A result. Parts of the text that it is kept with do not hold that text: it would hold itself for ever.
+#[derive(Debug)]
+enum Kept {
+    Value(Val),
+    Part(u32, u32),
+    List(Box<[Kept]>),
+}
+
+impl Kept {
+    fn new(value: &Val, own: Option<&Arc<Text>>) -> Kept {
+        match (value, own) {
+            (Val::Str(Str::Part(part)), Some(own)) if Arc::ptr_eq(&part.text, own) => {
+                Kept::Part(part.start, part.end)
+            }
+            (Val::List(list), Some(_)) if list.source.is_none() => {
+                Kept::List(list.items.iter().map(|item| Kept::new(item, own)).collect())
+            }
+            _ => Kept::Value(value.clone()),
+        }
+    }
+
+    fn value(&self, own: Option<&Arc<Text>>) -> Option<Val> {
+        Some(match self {
+            Kept::Value(value) => value.clone(),
+            Kept::Part(start, end) => {
+                let text = Arc::clone(own?);
+                Val::Str(Str::Part(Part { text, start: *start, end: *end }))
+            }
+            Kept::List(items) => {
+                List::of(items.iter().map(|item| item.value(own)).collect::<Option<_>>()?, false)
+            }
+        })
+    }
+}
 
 /// Results that are kept for one value; templates have few calls per value.
 const MAX_RESULTS: usize = 32;
 
 impl Memo {
-    pub(super) fn get(&self, site: u32, start: u32, end: u32) -> Option<Val> {
+    /// `own` is the text that this belongs to, where it is one.
+    pub(super) fn get(&self, site: u32, start: u32, end: u32, own: Option<&Arc<Text>>) -> Option<Val> {
         let results = self.0.lock();
         let found = results.iter().find(|result| (result.0, result.1, result.2) == (site, start, end));
-        found.map(|result| result.3.clone())
+        found.and_then(|result| result.3.value(own))
     }
 
-    pub(super) fn put(&self, site: u32, start: u32, end: u32, value: Val) {
+    pub(super) fn put(&self, site: u32, start: u32, end: u32, own: Option<&Arc<Text>>, value: &Val) {
         let mut results = self.0.lock();
         if results.len() < MAX_RESULTS {
-            results.push((site, start, end, value));
+            results.push((site, start, end, Kept::new(value, own)));
         }
     }
 }
@@ -262,6 +298,34 @@ impl Val {
                 members.map(|(name, value)| name.len() + NODE + value.own_weight()).sum::<usize>() + NODE
             }
             _ => 0,
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_text_does_not_hold_itself() {
+        let text = Text::new(Arc::from("  some text "));
+        let part = |start, end| Val::Str(Str::Part(Part { text: Arc::clone(&text), start, end }));
+        text.memo.put(1, 0, 12, Some(&text), &part(2, 11));
+        text.memo.put(2, 0, 12, Some(&text), &List::of(vec![part(0, 3), Val::Bool(true)], false));
+        let found =
+            |site| format!("{:?}", text.memo.get(site, 0, 12, Some(&text)).map(|found| texts(&found)));
+        assert_eq!(found(1), r#"Some(["some text"])"#);
+        assert_eq!(found(2), r#"Some(["  s"])"#);
+        let watched = Arc::downgrade(&text);
+        drop(text);
+        assert!(watched.upgrade().is_none());
+    }
+
+    fn texts(value: &Val) -> Vec<String> {
+        match value {
+            Val::Str(Str::Part(part)) => vec![part.as_str().to_owned()],
+            Val::List(list) => list.items.iter().flat_map(texts).collect(),
+            _ => Vec::new(),
         }
     }
 }
