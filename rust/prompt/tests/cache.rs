@@ -391,7 +391,9 @@ fn what_is_passed_over_ends_where_it_did() {
             let place = at * 7919 % broken.len();
             broken[place] = if kind == 0 { 0xff } else { b'"' };
             check_raw(&prompters, &broken);
-            check_raw(&prompters, format!("{{\"messages\":[{}]}}", texts.join(",")).as_bytes());
+            let whole = format!("{{\"messages\":[{}]}}", texts.join(","));
+            check_raw(&prompters, whole.as_bytes());
+            check_raw(&prompters, whole.replacen("},{", "};{", 1 + at % 2).as_bytes());
         }
         Ok(())
     });
