@@ -75,10 +75,18 @@ impl Mirror {
             return false;
         }
         let group = event.group.unwrap_or_default();
-        if event.tier == Tier::Lower && event.tokens.is_empty() {
-            return self.group.is_none_or(|known| known == group);
+        // Blocks of other groups have sizes of their own: that of ours is not learnt from them.
+        if self.group.is_some_and(|known| known != group) {
+            return false;
         }
-        self.fits(event) && *self.group.get_or_insert(group) == group
+        if event.tier == Tier::Lower && event.tokens.is_empty() {
+            return true;
+        }
+        let fits = self.fits(event);
+        if fits {
+            self.group = Some(group);
+        }
+        fits
     }
 
     /// Whether the event's blocks are a whole number of the router's, or the other way round, and have their tokens.

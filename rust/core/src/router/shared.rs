@@ -23,7 +23,7 @@ const FORGOTTEN_AT_ONCE: usize = 64;
 /// A router behind a lock. Cloning it is cheap, and every clone is the same router.
 ///
 /// Prompts are hashed outside the lock; a decision holds it for a few microseconds, and so do events, a few blocks
-/// at a time.
+/// at a time. When events of a worker are lost, all that it holds is put in doubt under one lock.
 #[derive(Clone, Debug)]
 pub struct SharedRouter {
     router: Arc<Mutex<Router>>,
