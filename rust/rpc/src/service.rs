@@ -20,6 +20,10 @@ use crate::pb::route_stream_request::Message as Asking;
 use crate::pb::route_stream_response::Message as Answer;
 use crate::{pb, reply};
 
+/// No model's context is longer, in tokens. A caller's number beyond its worker's context is a fault of the caller, such
+/// as -1 in an unsigned field: it must not get into the means of output lengths, nor into the hit rate.
+const LONGEST_CONTEXT: u32 = 1 << 24;
+
 /// What bounds the reservations of remote callers.
 #[derive(Clone, Copy, Debug)]
 pub struct ServiceOptions {
@@ -171,7 +175,11 @@ impl Service {
         let (lease, owner) = leases.renew(id, now).ok_or_else(Failure::unknown_reservation)?;
         match &report.event {
             Some(Event::FirstToken(_)) => lease.first_token(now),
-            Some(Event::Progress(progress)) => lease.progress(progress.output_tokens),
+            Some(Event::Progress(progress)) => {
+                if let Some(tokens) = possible(lease, Some(progress.output_tokens)) {
+                    lease.progress(tokens);
+                }
+            }
             Some(Event::Ended(_)) | None => {}
         }
         let timed = owner == Owner::Caller;
@@ -283,11 +291,17 @@ fn outcome(ended: &pb::Ended) -> Result<Outcome, Failure> {
 }
 
 fn end(mut lease: Lease, ended: &pb::Ended, outcome: Outcome) {
-    if let Some(tokens) = ended.output_tokens {
+    if let Some(tokens) = possible(&lease, ended.output_tokens) {
         lease.progress(tokens);
     }
-    if let Some(tokens) = ended.cached_tokens {
+    if let Some(tokens) = possible(&lease, ended.cached_tokens) {
         lease.cached_tokens(tokens);
     }
     lease.close(outcome);
+}
+
+/// The number of tokens, where the worker's context has room for them.
+fn possible(lease: &Lease, tokens: Option<u32>) -> Option<u32> {
+    let most = lease.decision().worker.spec.max_model_len.unwrap_or(LONGEST_CONTEXT);
+    tokens.filter(|tokens| *tokens <= most)
 }

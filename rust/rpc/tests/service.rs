@@ -74,6 +74,29 @@ fn a_reservation_lives_from_route_to_its_end() {
 }
 
 #[test]
+fn a_number_that_no_context_has_room_for_is_passed_over() {
+    let service = service(1, None);
+    for _ in 0..20 {
+        let routed = route(&service, &request(ids(100)), Time::ZERO).unwrap();
+        let progress = pb::Progress { output_tokens: u32::MAX };
+        report(&service, routed.reservation, Some(Event::Progress(progress)), Time::ZERO).unwrap();
+        let end = pb::Ended {
+            outcome: pb::Outcome::Finished.into(),
+            output_tokens: Some(u32::MAX),
+            cached_tokens: Some(u32::MAX),
+        };
+        report(&service, routed.reservation, Some(Event::Ended(end)), Time::ZERO).unwrap();
+    }
+    route(&service, &request(ids(100)), Time::ZERO).unwrap();
+    let router = service.router().lock();
+    let worker = router.fleet().get("w0").unwrap().id;
+    let load = router.ledger().load(worker.slot()).unwrap();
+    assert_eq!(load.context_tokens(), 100);
+    assert!(load.active_blocks() < 1_000, "{} blocks for one short request", load.active_blocks());
+    assert_eq!(router.stats().reported, 0);
+}
+
+#[test]
 fn what_is_refused_books_nothing() {
     let service = service(1, Some(2));
     for _ in 0..2 {
