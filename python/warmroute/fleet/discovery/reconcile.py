@@ -157,7 +157,7 @@ class Reconciler:
             self._fleet.remove(name)
         try:
             self._fleet.add(want.listing.worker, want.source)
-        except WarmrouteError as error:
+        except (WarmrouteError, ValueError, TypeError) as error:
             log.once(
                 (name, str(error)), "a worker that is listed cannot be taken in", worker=name, error=error
             )

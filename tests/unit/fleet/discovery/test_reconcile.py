@@ -185,14 +185,17 @@ async def test_a_held_worker_drains_until_no_source_lists_it(
     assert fleet.draining == set()
 
 
+@pytest.mark.parametrize(
+    "refusal", [ConfigError("name", "a", "a name that is free"), ValueError("a text that is none")]
+)
 async def test_a_worker_that_the_fleet_refuses_keeps_no_other_out(
-    fleet: RecordedFleet, reconciler: Reconciler, monkeypatch: pytest.MonkeyPatch
+    fleet: RecordedFleet, reconciler: Reconciler, monkeypatch: pytest.MonkeyPatch, refusal: Exception
 ) -> None:
     add = fleet.add
 
     def refuse(options: WorkerOptions, source: str) -> None:
         if options.name == "a":
-            raise ConfigError("name", "a", "a name that is free")
+            raise refusal
         add(options, source)
 
     monkeypatch.setattr(fleet, "add", refuse)
