@@ -61,9 +61,12 @@ impl<'p> Run<'p> {
             },
             Expr::Sum(terms) => self.sum(terms)?,
             Expr::Join(terms) => self.join(terms, true)?,
-            Expr::Minus(pair) => match (self.expr(&pair.0)?, self.expr(&pair.1)?) {
-                (Val::Int(a), Val::Int(b)) => Val::Int(a.checked_sub(b).ok_or(Stop)?),
-                _ => return Err(Stop),
+            Expr::Minus(pair) => match self.names.integer(expr) {
+                Some(difference) => Val::Int(difference),
+                None => match (self.expr(&pair.0)?, self.expr(&pair.1)?) {
+                    (Val::Int(a), Val::Int(b)) => Val::Int(a.checked_sub(b).ok_or(Stop)?),
+                    _ => return Err(Stop),
+                },
             },
             Expr::Remainder(pair) => match (self.expr(&pair.0)?, self.expr(&pair.1)?) {
                 (Val::Int(a), Val::Int(b)) if b > 0 => Val::Int(a.rem_euclid(b)),

@@ -211,6 +211,11 @@ impl Names<'_> {
                     _ => None,
                 }
             }
+            // Templates count the messages for each of them. While rounds are noted that is a look at each.
+            Expr::Filter(call) if self.trace.is_none() && call.is_count() => match self.peek(&call.on)? {
+                Val::List(list) if list.slice || !list.lazy => i64::try_from(list.items.len()).ok(),
+                _ => None,
+            },
             _ => match self.peek(expr)? {
                 Val::Int(value) => Some(*value),
                 _ => None,

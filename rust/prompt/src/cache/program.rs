@@ -112,6 +112,11 @@ impl Call {
         self.arguments.is_empty() && !self.has_keywords()
     }
 
+    /// Whether it is the filter that counts.
+    pub(super) fn is_count(&self) -> bool {
+        matches!(&*self.name, "length" | "count") && self.is_bare()
+    }
+
     /// Whether there are arguments with names, which are constants.
     pub(super) fn has_keywords(&self) -> bool {
         self.constant.as_ref().is_some_and(|all| all.len() > self.arguments.len())
