@@ -38,7 +38,8 @@ mod tests {
         let begun = Instant::now();
         let run = std::thread::Builder::new().stack_size(2 << 20).spawn(move || template(&source));
         run.unwrap().join().unwrap();
-        assert!(begun.elapsed() < Duration::from_secs(20), "{name}: {:?}", begun.elapsed());
+        // What is not stopped takes hours; a busy machine takes a few times as long as an idle one.
+        assert!(begun.elapsed() < Duration::from_secs(120), "{name}: {:?}", begun.elapsed());
     }
 
     #[test]
