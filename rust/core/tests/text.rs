@@ -108,3 +108,18 @@ fn a_report_corrects_them() {
     let truth = &bench.router.lock().stats().workers[0].truth;
     assert_eq!(truth.lost_tokens[Loss::Evicted as usize], 24);
 }
+
+#[test]
+fn a_report_in_other_tokens_says_nothing() {
+    for followed in [false, true] {
+        let mut bench = Bench::new(followed);
+        bench.serve(Units::Bytes, 1, 6, 0);
+        bench.serve(Units::Bytes, 2, 6, 0);
+        // The worker's tokens are three times as long; the few of a short text are in no whole block.
+        bench.route(Units::Bytes, 2, 6).cached_tokens(8);
+        bench.route(Units::Bytes, 2, 4).cached_tokens(0);
+        assert_eq!(bench.route(Units::Bytes, 1, 6).decision().overlap_tokens, 24, "followed: {followed}");
+        let truth = &bench.router.lock().stats().workers[0].truth;
+        assert_eq!((truth.errors.iter().sum::<u64>(), truth.lost_tokens.iter().sum::<u64>()), (0, 0));
+    }
+}

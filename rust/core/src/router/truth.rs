@@ -17,6 +17,10 @@ const SUSPECT_AFTER: u32 = 16;
 /// A prediction older than this is not of a request that still waits to be prefilled.
 const SETTLED: Duration = Duration::from_secs(5);
 
+/// Blocks of a text that a worker may have none of, and yet hold all that it can of it: its tokens may have four
+/// times as many bytes as ours are taken to have.
+const TEXT_BLOCKS: u32 = 4;
+
 /// Why fewer tokens were cached than were predicted.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub enum Loss {
@@ -79,8 +83,8 @@ pub(crate) struct Assumed {
     settled: bool,
     /// The prompt's last block.
     last_block: Option<BlockHash>,
-    /// Events name its blocks.
-    named: bool,
+    /// The prompt's tokens are the worker's: events name its blocks, and reports count its tokens.
+    exact: bool,
 }
 
 /// Reports of one worker against what was predicted.
@@ -124,7 +128,8 @@ impl Truth {
 impl Router {
     /// The worker says how many prompt tokens it had cached for a decision.
     ///
-    /// Where no event names the prompt, what it had less than predicted is taken from what is predicted for it.
+    /// Where no event names the prompt, what it had less than predicted is taken from what is predicted for it. The
+    /// tokens of a prompt that was matched as text are not the worker's: of those only that it had nothing counts.
     pub fn cached_tokens(&mut self, decision: &Decision, cached_tokens: u32) {
         self.stats.cached(decision, cached_tokens);
         let worker = decision.worker.id;
@@ -134,16 +139,22 @@ impl Router {
         self.hits[worker.slot.index()].told();
         let block_size = self.config.block_size;
         let predicted = decision.held_tokens();
-        let lost = predicted.saturating_sub(cached_tokens);
+        let exact = decision.assumed.exact;
+        let comparable = exact || (cached_tokens == 0 && predicted > TEXT_BLOCKS * block_size);
+        let lost = if comparable { predicted.saturating_sub(cached_tokens) } else { 0 };
         let loss = self.cause(decision, lost);
         let truth = &mut self.truths[worker.slot.index()];
-        truth.observe((i64::from(cached_tokens) - i64::from(predicted)) / i64::from(block_size));
+        if comparable {
+            truth.observe((i64::from(cached_tokens) - i64::from(predicted)) / i64::from(block_size));
+        } else {
+            truth.too_low = 0;
+        }
         truth.lose(loss, lost);
         truth.lose(Loss::ChosenForLoad, decision.assumed.best_held_tokens.saturating_sub(predicted));
         if lost > 0 {
             self.correct_lower(decision, lost);
         }
-        let named = decision.assumed.named && self.following[worker.slot.index()].live;
+        let named = exact && self.following[worker.slot.index()].live;
         if lost > block_size && !named {
             self.correct(decision, cached_tokens);
         }
@@ -166,7 +177,7 @@ impl Router {
             lower: last(held(chosen)).filter(|_| chosen.lower_tokens > 0),
             settled: self.ledger.load(slot).is_none_or(|load| load.prefilling() == 0),
             last_block: request.blocks.last().copied(),
-            named: request.units == Units::Tokens,
+            exact: request.units == Units::Tokens,
         }
     }
 
@@ -174,7 +185,7 @@ impl Router {
         let (then, now) = (decision.assumed.following, self.following[decision.worker.id.slot.index()]);
         let predicted = decision.overlap_tokens - decision.confirmed_tokens;
         match () {
-            () if !then.live || !decision.assumed.named => Loss::Evicted,
+            () if !then.live || !decision.assumed.exact => Loss::Evicted,
             () if !now.live || then.losses != now.losses => Loss::EventGap,
             () if lost <= decision.lower_tokens => Loss::Evicted,
             () if lost <= decision.lower_tokens + predicted => Loss::NeverStored,
