@@ -4,7 +4,7 @@ use std::time::Duration;
 
 use warmroute_core::options::Allowed::{Bool, Choice, Float, Int};
 
-use crate::tokens::WorkerTokenize;
+use crate::tokens::when::WorkerTokenize;
 
 /// A day, the longest of the times below.
 const DAY_MS: u64 = 86_400_000;

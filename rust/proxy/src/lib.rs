@@ -33,4 +33,4 @@ pub use proxy::Proxy;
 pub use stats::{
     Asked, DECISION_SECONDS, Ending, Histogram, Kind, Phase, ProxyStats, RefusalKind, RetryReason, SECONDS,
 };
-pub use tokens::WorkerTokenize;
+pub use tokens::when::WorkerTokenize;

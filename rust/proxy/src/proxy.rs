@@ -19,7 +19,7 @@ use crate::control::Control;
 use crate::error::ProxyError;
 use crate::shard::{Shard, Shared};
 use crate::stats::{Counters, ProxyStats};
-use crate::tokens::WorkerTokens;
+use crate::tokens::shared::WorkerTokens;
 
 /// How long threads may take to end after their deadline before nobody waits for them.
 const GRACE: Duration = Duration::from_secs(2);

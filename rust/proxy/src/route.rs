@@ -200,7 +200,9 @@ impl<'a> Question<'a> {
         blocks: &mut Vec<BlockHash>,
     ) -> Result<Step, Refusal> {
         match prompt.refused() {
-            Some(refused) if tokens::is_wanted(self.config, prompt, length) => Ok(Step::Ask(refused)),
+            Some(refused) if tokens::when::is_wanted(self.config.worker_tokenize, prompt, length) => {
+                Ok(Step::Ask(refused))
+            }
             _ => self.book_prompt(body, prompt, blocks).map(Step::Routed),
         }
     }

@@ -18,7 +18,7 @@ use crate::config::ProxyConfig;
 use crate::control::Control;
 use crate::socket::{Call, Client, State};
 use crate::stats::Counters;
-use crate::tokens::WorkerTokens;
+use crate::tokens::shared::WorkerTokens;
 use crate::upstream::Pools;
 
 /// How long a connection that was taken during a drain may wait with its only request.
