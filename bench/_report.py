@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import argparse
 import datetime
 import importlib.metadata
 import json
@@ -16,16 +17,21 @@ ROOT = Path(__file__).resolve().parent.parent
 RESULTS = ROOT / "bench" / "results"
 
 
-def write(
+def parser(doc: str | None) -> argparse.ArgumentParser:
+    """A parser whose help is the benchmark's own description, as it stands."""
+    return argparse.ArgumentParser(description=doc, formatter_class=argparse.RawDescriptionHelpFormatter)
+
+
+def finish(
     name: str,
     *,
     seed: int,
     versions: Mapping[str, str],
     parameters: Mapping[str, Any],
     results: Sequence[Mapping[str, Any]],
-    targets: Sequence[Mapping[str, Any]] = (),
-) -> Path:
-    """Writes `bench/results/NAME.json` and returns its path.
+    targets: Sequence[Mapping[str, Any]],
+) -> int:
+    """Writes `bench/results/NAME.json`, prints the claims and returns the exit code.
 
     `results` has one flat row per measurement; `targets` one row per claim, made by `target`.
     """
@@ -43,7 +49,9 @@ def write(
     RESULTS.mkdir(exist_ok=True)
     path = RESULTS / f"{name}.json"
     path.write_text(json.dumps(report, indent=2) + "\n")
-    return path
+    code = verdict(targets)
+    print(f"written: {path}")
+    return code
 
 
 def target(claim: str, value: float, at_most: float) -> dict[str, Any]:
@@ -51,11 +59,12 @@ def target(claim: str, value: float, at_most: float) -> dict[str, Any]:
     return {"claim": claim, "value": round(value, 4), "at_most": at_most, "holds": value <= at_most}
 
 
-def print_targets(targets: Sequence[Mapping[str, Any]]) -> None:
-    """One line for each claim: whether it holds."""
+def verdict(targets: Sequence[Mapping[str, Any]]) -> int:
+    """Prints one line for each claim, and returns the exit code."""
     for row in targets:
-        verdict = "ok    " if row["holds"] else "MISSED"
-        print(f"{verdict} {row['claim']}: {row['value']} (at most {row['at_most']:.4g})")
+        word = "ok    " if row["holds"] else "MISSED"
+        print(f"{word} {row['claim']}: {row['value']} (at most {row['at_most']:.4g})")
+    return 0 if all(row["holds"] for row in targets) else 1
 
 
 def commit() -> str:

@@ -5,7 +5,6 @@ python -m bench.boundary.run [--repeats N]
 
 from __future__ import annotations
 
-import argparse
 import json
 import random
 import statistics
@@ -29,9 +28,7 @@ WARM_CALLS = 20
 
 def main() -> int:
     """Measures every shape, prints it and writes `results/boundary.json`; fails where a target is missed."""
-    parser = argparse.ArgumentParser(
-        description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
-    )
+    parser = _report.parser(__doc__)
     parser.add_argument("--repeats", type=int, default=400)
     parser.add_argument("--seed", type=int, default=7)
     arguments = parser.parse_args()
@@ -45,8 +42,7 @@ def main() -> int:
             claim = f"{workers} workers, {shape}: a decision over Dynamo's hash and lookup"
             targets.append(_report.target(claim, row["ratio"], share))
     print(_report.table(rows))
-    _report.print_targets(targets)
-    path = _report.write(
+    return _report.finish(
         "boundary",
         seed=arguments.seed,
         versions={name: _report.version(name) for name in ("warmroute", "ai-dynamo-runtime")},
@@ -59,8 +55,6 @@ def main() -> int:
         results=rows,
         targets=targets,
     )
-    print(f"written: {path}")
-    return 0 if all(row["holds"] for row in targets) else 1
 
 
 def _measure(prompts: list[list[int]], workers: int, shape: str, repeats: int) -> dict[str, Any]:

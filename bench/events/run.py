@@ -5,15 +5,12 @@ python -m bench.events.run [--soak-events N]
 
 from __future__ import annotations
 
-import argparse
-import json
 import shutil
 import subprocess
 from collections.abc import Iterator
-from pathlib import Path
 from typing import Any
 
-from bench import _report
+from bench import _cargo, _report
 
 PAIRS = 10_000_000
 SHAPES = 4
@@ -25,22 +22,21 @@ GROWTH = 1.05
 
 def main() -> int:
     """Measures each part in a process of its own and writes `results/events.json`."""
-    parser = argparse.ArgumentParser(
-        description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
-    )
+    parser = _report.parser(__doc__)
     parser.add_argument("--soak-events", type=int, default=100_000_000)
     soak_events = parser.parse_args().soak_events
-    binary = str(_build())
+    binary = _cargo.build("events")
     first = _realtime()
-    ingest = _rows([binary, "ingest"])
-    lookups = _rows([*first, binary, "lookups", "9", "100"])
-    memory = [row for shape in range(SHAPES) for row in _rows([binary, "memory", str(shape), str(PAIRS)])]
-    soak = _rows([binary, "soak", str(soak_events), str(soak_events // 20)])
+    ingest = _cargo.rows([binary, "ingest"])
+    lookups = _cargo.rows([*first, binary, "lookups", "9", "100"])
+    memory = [
+        row for shape in range(SHAPES) for row in _cargo.rows([binary, "memory", str(shape), str(PAIRS)])
+    ]
+    soak = _cargo.rows([binary, "soak", str(soak_events), str(soak_events // 20)])
     targets = [*_targets(ingest, lookups, memory), _flat(soak)]
     for rows in (ingest, lookups, memory, soak):
         print(_report.table(rows))
-    _report.print_targets(targets)
-    path = _report.write(
+    return _report.finish(
         "events",
         seed=7,
         versions={"warmroute": _report.version("warmroute")},
@@ -48,8 +44,6 @@ def main() -> int:
         results=[*ingest, *lookups, *memory, *soak],
         targets=targets,
     )
-    print(path)
-    return 0 if all(row["holds"] for row in targets) else 1
 
 
 def _targets(
@@ -81,22 +75,6 @@ def _realtime() -> list[str]:
         return []
     tried = subprocess.run([*prefix, "true"], check=False, capture_output=True)
     return prefix if tried.returncode == 0 else []
-
-
-def _rows(command: list[str]) -> list[dict[str, Any]]:
-    return [json.loads(line) for line in _output(command).splitlines()]
-
-
-def _build() -> Path:
-    command = ["cargo", "build", "--release", "--locked", "--message-format=json", "--manifest-path"]
-    command.append(str(_report.ROOT / "bench" / "events" / "Cargo.toml"))
-    messages = map(json.loads, _output(command).splitlines())
-    built = [message["executable"] for message in messages if message.get("executable")]
-    return Path(built[-1])
-
-
-def _output(command: list[str]) -> str:
-    return subprocess.run(command, check=True, stdout=subprocess.PIPE, text=True).stdout
 
 
 if __name__ == "__main__":

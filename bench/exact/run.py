@@ -8,7 +8,6 @@ that it evicts; ours from eight threads, with and without the tokens around a wh
 
 from __future__ import annotations
 
-import argparse
 import json
 import random
 import sys
@@ -36,9 +35,7 @@ CACHE_BYTES = 256 * 1024
 
 def main() -> int:
     """Compare every tokenizer and write `results/exact.json`; fail where one text differs."""
-    parser = argparse.ArgumentParser(
-        description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
-    )
+    parser = _report.parser(__doc__)
     parser.add_argument("--strings", type=int, default=100_000)
     parser.add_argument("--seed", type=int, default=3)
     parser.add_argument("--only", nargs="*")
@@ -52,17 +49,16 @@ def main() -> int:
                 print(json.dumps(rows[-1], ensure_ascii=False), flush=True)
     wrong = sum(row["differ"] + row["differ_cached"] for row in rows)
     targets = [_report.target("texts that differ from Hugging Face's", wrong, 0)]
-    _report.print_targets(targets)
-    if not arguments.only:
-        _report.write(
-            "exact",
-            seed=arguments.seed,
-            versions={name: _report.version(name) for name in ("warmroute", "tokenizers")},
-            parameters={"strings": arguments.strings, "threads": THREADS, "cache_bytes": CACHE_BYTES},
-            results=rows,
-            targets=targets,
-        )
-    return 0 if wrong == 0 else 1
+    if arguments.only:
+        return _report.verdict(targets)
+    return _report.finish(
+        "exact",
+        seed=arguments.seed,
+        versions={name: _report.version(name) for name in ("warmroute", "tokenizers")},
+        parameters={"strings": arguments.strings, "threads": THREADS, "cache_bytes": CACHE_BYTES},
+        results=rows,
+        targets=targets,
+    )
 
 
 def folders(scratch: Path, *, real: bool) -> Iterator[Path]:

@@ -5,7 +5,6 @@ python -m bench.fleet.run [--seconds N] [--repeats N]
 
 from __future__ import annotations
 
-import argparse
 import asyncio
 import contextlib
 import random
@@ -35,9 +34,7 @@ SCRAPE_SHARE = 0.05
 
 def main() -> int:
     """Measures, prints and writes `results/fleet.json`; fails where a target is missed."""
-    parser = argparse.ArgumentParser(
-        description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
-    )
+    parser = _report.parser(__doc__)
     parser.add_argument("--seconds", type=float, default=30.0)
     parser.add_argument("--repeats", type=int, default=400)
     parser.add_argument("--seed", type=int, default=7)
@@ -65,9 +62,8 @@ def main() -> int:
             if row["workers"] == 256
         ),
     ]
-    _report.print_targets(targets)
     options = FleetOptions()
-    path = _report.write(
+    return _report.finish(
         "fleet",
         seed=arguments.seed,
         versions={name: _report.version(name) for name in ("warmroute", "aiohttp", "uvloop")},
@@ -81,8 +77,6 @@ def main() -> int:
         results=[*decisions, *scrapes],
         targets=targets,
     )
-    print(f"written: {path}")
-    return 0 if all(row["holds"] for row in targets) else 1
 
 
 def decision_times(repeats: int, rng: random.Random) -> list[dict[str, Any]]:

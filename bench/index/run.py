@@ -33,9 +33,7 @@ SHAPES = {
 
 def main() -> int:
     """Measures each index in a process of its own and writes `results/index.json`."""
-    parser = argparse.ArgumentParser(
-        description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
-    )
+    parser = _report.parser(__doc__)
     parser.add_argument("--pairs", type=int, default=1_000_000)
     parser.add_argument("--seed", type=int, default=7)
     parser.add_argument("--child", nargs=2, metavar=("INDEX", "SHAPE"), help=argparse.SUPPRESS)
@@ -55,8 +53,7 @@ def main() -> int:
         if row["index"] == "warmroute"
     ]
     print(_report.table(rows))
-    _report.print_targets(targets)
-    path = _report.write(
+    return _report.finish(
         "index",
         seed=arguments.seed,
         versions={name: _report.version(name) for name in ("warmroute", "ai-dynamo-runtime")},
@@ -64,8 +61,6 @@ def main() -> int:
         results=rows,
         targets=targets,
     )
-    print(f"written: {path}")
-    return 0 if all(row["holds"] for row in targets) else 1
 
 
 def _in_child(index: str, shape: str, arguments: argparse.Namespace) -> dict[str, Any]:

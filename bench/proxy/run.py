@@ -45,11 +45,10 @@ def main() -> int:
     rows = _rows(samples)
     targets = _targets(rows)
     print(_report.table(rows))
-    _report.print_targets(targets)
     versions = {router.name: router.version(router.program) for router in chosen if router.program}
     parameters = {"rounds": arguments.rounds, "seconds": arguments.seconds, "workers": WORKERS}
     parameters |= {"connections": load.CONNECTIONS, "tenants": load.TENANTS, "bodies": load.BODIES}
-    path = _report.write(
+    return _report.finish(
         arguments.name,
         seed=arguments.seed,
         versions=versions,
@@ -57,14 +56,10 @@ def main() -> int:
         results=rows,
         targets=targets,
     )
-    print(f"written: {path}")
-    return 0 if all(row["holds"] for row in targets) else 1
 
 
 def _arguments() -> argparse.Namespace:
-    parser = argparse.ArgumentParser(
-        description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
-    )
+    parser = _report.parser(__doc__)
     parser.add_argument("--rounds", type=int, default=3)
     parser.add_argument(
         "--seconds", type=int, default=6, help="measured seconds for each router, shape and round"

@@ -60,9 +60,7 @@ class Bench:
 
 def main() -> int:
     """Measures, prints and writes `results/rpc.json`; fails where a target is missed."""
-    parser = argparse.ArgumentParser(
-        description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
-    )
+    parser = _report.parser(__doc__)
     parser.add_argument("--rounds", type=int, default=12)
     parser.add_argument("--calls", type=int, default=500, help="calls of a kind in a round")
     parser.add_argument("--streams", type=int, default=1_000)
@@ -71,8 +69,7 @@ def main() -> int:
     raise_open_files()
     rows, targets = uvloop.run(_measure(arguments))
     print(_report.table(rows))
-    _report.print_targets(targets)
-    path = _report.write(
+    return _report.finish(
         "rpc",
         seed=arguments.seed,
         versions={name: _report.version(name) for name in ("warmroute", "grpcio", "protobuf", "uvloop")},
@@ -89,8 +86,6 @@ def main() -> int:
         results=rows,
         targets=targets,
     )
-    print(f"written: {path}")
-    return 0 if all(row["holds"] for row in targets) else 1
 
 
 async def _measure(arguments: argparse.Namespace) -> tuple[list[dict[str, Any]], list[dict[str, Any]]]:

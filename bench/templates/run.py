@@ -91,8 +91,7 @@ def main() -> int:
     PAGE.write_text(page(rows, versions))
     counts = Counter(cell for row in rows for cell in row["cells"].values())
     targets = [_report.target("prompts that differ from vLLM's", counts[DIFFERENT], 0)]
-    _report.print_targets(targets)
-    _report.write(
+    return _report.finish(
         "templates",
         seed=0,
         versions=versions,
@@ -100,7 +99,6 @@ def main() -> int:
         results=[{"outcome": outcome, "cells": cells} for outcome, cells in counts.most_common()],
         targets=targets,
     )
-    return 0 if counts[DIFFERENT] == 0 else 1
 
 
 def version(python: str, package: str) -> str:

@@ -5,15 +5,13 @@ python -m bench.tokens.run [--rounds N]
 
 from __future__ import annotations
 
-import argparse
 import json
 import os
-import subprocess
 from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
-from bench import _report
+from bench import _cargo, _report
 
 PACKAGE = _report.ROOT / "python" / "warmroute" / "data" / "tokenizer"
 UNSEEN_US = 2000
@@ -22,24 +20,21 @@ SEEN_US = 60
 
 def main() -> int:
     """Measures each tokenizer in a process of its own and writes `results/tokens.json`."""
-    parser = argparse.ArgumentParser(
-        description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
-    )
+    parser = _report.parser(__doc__)
     parser.add_argument("--rounds", type=int, default=25)
     rounds = parser.parse_args().rounds
-    binary = _build()
+    binary = _cargo.build("tokens")
     rows = [
-        {"tokenizer": name, **json.loads(line)}
+        {"tokenizer": name, **row}
         for name, folder in _tokenizers()
-        for line in _output([str(binary), str(folder), str(rounds)]).splitlines()
+        for row in _cargo.rows([binary, str(folder), str(rounds)])
     ]
     chats = [row for row in rows if "chat" in row]
     growths = [row for row in rows if "turns" in row]
     targets = list(_targets(chats, growths))
     print(_report.table(chats))
     print(_report.table(growths))
-    _report.print_targets(targets)
-    path = _report.write(
+    return _report.finish(
         "tokens",
         seed=7,
         versions={"warmroute": _report.version("warmroute")},
@@ -47,8 +42,6 @@ def main() -> int:
         results=rows,
         targets=targets,
     )
-    print(path)
-    return 0 if all(row["holds"] for row in targets) else 1
 
 
 def _targets(chats: list[dict[str, Any]], growths: list[dict[str, Any]]) -> Iterator[dict[str, Any]]:
@@ -69,18 +62,6 @@ def _tokenizers() -> Iterator[tuple[str, Path]]:
         for config in sorted(Path(more).glob("*/tokenizer_config.json")):
             if "chat_template" in json.loads(config.read_text()):
                 yield config.parent.name, config.parent
-
-
-def _build() -> Path:
-    command = ["cargo", "build", "--release", "--locked", "--message-format=json", "--manifest-path"]
-    command.append(str(_report.ROOT / "bench" / "tokens" / "Cargo.toml"))
-    messages = map(json.loads, _output(command).splitlines())
-    built = [message["executable"] for message in messages if message.get("executable")]
-    return Path(built[-1])
-
-
-def _output(command: list[str]) -> str:
-    return subprocess.run(command, check=True, stdout=subprocess.PIPE, text=True).stdout
 
 
 if __name__ == "__main__":

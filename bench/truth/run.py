@@ -27,9 +27,7 @@ BLOCK = engine.BLOCK_TOKENS
 
 def main() -> int:
     """Play both parts and write `results/truth.json`; fail where a target is missed."""
-    parser = argparse.ArgumentParser(
-        description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
-    )
+    parser = _report.parser(__doc__)
     parser.add_argument("--requests", type=int, default=4_000, help="of the part with events")
     parser.add_argument("--seconds", type=float, default=60.0, help="of each phase of the part without")
     parser.add_argument("--clients", type=int, default=4)
@@ -49,18 +47,17 @@ def main() -> int:
     if arguments.answers:
         arguments.answers.write_text("".join(_lines(played)))
     targets = [target for part, phases in played.items() for target in _TARGETS[part](phases)]
-    _report.print_targets(targets)
-    if not arguments.only:
-        parameters = {key: getattr(arguments, key) for key in ("requests", "seconds", "clients", "blocks")}
-        _report.write(
-            "truth",
-            seed=arguments.seed,
-            versions={"warmroute": _report.version("warmroute"), "vllm": _vllm_version()},
-            parameters=parameters | {"block_tokens": BLOCK, "workers": 2, "groups": 12},
-            results=[*rows, *captured],
-            targets=targets,
-        )
-    return 0 if all(target["holds"] for target in targets) else 1
+    if arguments.only:
+        return _report.verdict(targets)
+    parameters = {key: getattr(arguments, key) for key in ("requests", "seconds", "clients", "blocks")}
+    return _report.finish(
+        "truth",
+        seed=arguments.seed,
+        versions={"warmroute": _report.version("warmroute"), "vllm": _vllm_version()},
+        parameters=parameters | {"block_tokens": BLOCK, "workers": 2, "groups": 12},
+        results=[*rows, *captured],
+        targets=targets,
+    )
 
 
 async def _play(started: Workers, scratch: Path, arguments: argparse.Namespace) -> dict[str, list[Played]]:
