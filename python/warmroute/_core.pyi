@@ -28,6 +28,7 @@ __all__ = [
     "OptionSpec",
     "Prompter",
     "Proxy",
+    "RetryBudget",
     "Router",
     "RpcRequest",
     "RpcService",
@@ -762,6 +763,10 @@ class Proxy:
         is above, `sum_seconds`), and plain counters.
         """
 
+    @property
+    def retry_budget(self) -> RetryBudget:
+        """What its retries are taken from, for whatever else sends requests to the same workers."""
+
     def worker_tokens(self, endpoint: str, body: bytes) -> bytes | None:
         """Give the ids that a worker gave for a body before, packed as little-endian `u32`; asks nobody."""
 
@@ -820,6 +825,20 @@ class SimServer:
         """Take nothing more, wait up to `grace_s` real seconds for what runs, and end."""
 
 @final
+class RetryBudget:
+    """How many requests may be sent to another worker: a share of recent ones, and a small floor.
+
+    Every way in to one `Router` takes from the same budget, so that it bounds them together.
+    """
+
+    def __new__(cls, *, retry_share: float, retry_floor: float) -> RetryBudget:
+        """Take the share of the requests of the last 10 s, and the retries a second in any case.
+
+        Raises:
+            ConfigError: for a value outside the range that `PROXY_OPTIONS` has for it.
+        """
+
+@final
 class RpcService:
     """Answers the messages of `warmroute.v1.Router`: their bytes in, the bytes of their answers out.
 
@@ -827,9 +846,15 @@ class RpcService:
     """
 
     def __new__(
-        cls, router: Router, prompter: Prompter, *, max_reservations: int, lease_time_s: float
+        cls,
+        router: Router,
+        prompter: Prompter,
+        retry_budget: RetryBudget,
+        *,
+        max_reservations: int,
+        lease_time_s: float,
     ) -> RpcService:
-        """Take the router, what reads prompts, how many reservations may be open, and for how long."""
+        """Take the router, what reads prompts, the budget of retries, and the bounds of reservations."""
 
     def takes_long(self, request: bytes, length: int, *, on_stream: bool = False) -> bool:
         """Whether a `RouteRequest` (a `RouteStreamRequest`) has a text of more bytes that is encoded here."""
@@ -896,8 +921,12 @@ class Generation:
     def book(self) -> None:
         """Choose a worker and book it."""
 
-    def book_another(self, outcome: _Outcome) -> bool:
-        """Choose another worker after this outcome at the first; `False` where there is none."""
+    def book_another(self, outcome: _Outcome, *, free: bool) -> Literal["booked", "nobody", "denied"]:
+        """Choose another worker after this outcome at the first.
+
+        The first stays booked where `nobody` else takes the request, and where the retry budget has no retry.
+        One that is `free` takes nothing from it: nobody did any work, as no connection could be had.
+        """
 
     @property
     def worker(self) -> str:

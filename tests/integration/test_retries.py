@@ -4,6 +4,8 @@ from __future__ import annotations
 
 import pytest
 
+from tests.integration.conftest import StartRouter
+from tests.integration.test_generate import asked, fault, grpc_router
 from tests.support.bodies import assert_openai_error, chat
 from tests.support.fake_worker import Behaviour, Exchange, FakeWorker, answer, closes_at_once, error, garbage
 from tests.support.http import request
@@ -109,3 +111,22 @@ async def test_retries_come_from_a_budget(pair: list[FakeWorker], pair_router: R
         assert (await request(pair_router.port, CHAT, chat(f"{number}"))).status == 503
     received = sum(len(worker.exchanges) for worker in pair)
     assert received <= sent * 1.1 + 20
+
+
+async def test_one_budget_bounds_http_and_grpc_together(
+    start_router: StartRouter, pair: list[FakeWorker]
+) -> None:
+    attempts = Attempts(pair, error(503))
+    # Two in the ten seconds that count, whatever the number of requests.
+    flags = ("--retry-share", "0", "--retry-floor", "0.2")
+    async with grpc_router(start_router, *pair, flags=flags) as (router, stub):
+        assert (await request(router.port, CHAT, chat())).status == 503
+        await fault(stub.Generate(asked()))
+        assert len(attempts.by) == 4
+        assert (await request(router.port, CHAT, chat())).status == 503
+        await fault(stub.Generate(asked()))
+        assert len(attempts.by) == 6
+        metrics = (await router.get("/metrics")).body.decode()
+    assert "warmroute_retries_denied_total 1.0" in metrics
+    assert "warmroute_grpc_retries_denied_total 1.0" in metrics
+    assert "warmroute_grpc_retries_total 1.0" in metrics

@@ -297,7 +297,7 @@ type RouteRequest struct {
 	// The model's name, as the workers serve it. Empty takes any worker. With an OpenAI body it stands in the body, and
 	// is empty or the same here. At most 256 bytes.
 	Model string `protobuf:"bytes,1,opt,name=model,proto3" json:"model,omitempty"`
-	// The prompt; there must be one. Token ids are those that the worker computes, special tokens included.
+	// The prompt; there must be one, and ids or a text must not be empty. Token ids are those that the worker computes, special tokens included.
 	//
 	// Types that are valid to be assigned to Prompt:
 	//

@@ -16,7 +16,7 @@ from grpc_reflection.v1alpha import reflection
 from warmroute.config import GrpcOptions
 from warmroute.errors import ConfigError
 from warmroute.logs import get
-from warmroute.native import Prompter, Router, RpcService
+from warmroute.native import Prompter, RetryBudget, Router, RpcService
 from warmroute.rpc import fleet as fleet_service
 from warmroute.rpc import keys, tls
 from warmroute.rpc import router as router_service
@@ -51,20 +51,25 @@ class Server:
         *,
         is_ready: Callable[[], bool],
         upstream: UpstreamOptions | None = None,
+        retry_budget: RetryBudget | None = None,
         changers: Keys | None = None,
         worker_key: str | None = None,
     ) -> None:
         """Take the router, what reads prompts, what changes the fleet, the options, and what `/readyz` says.
 
+        `retry_budget` is what the other ways in to this router take their retries from; without it, those of
+        `Generate` have one of their own, as `upstream` says.
         `changers` are the keys of those who may change the fleet, where these are not those who may call.
         `worker_key` is what the workers ask for: `Generate` sends it where callers are known by a key or a
         certificate, so that it opens the workers to nobody else.
         """
+        upstream = upstream or UpstreamOptions.of({})
         self._options = options
         self._stats = Stats()
         self._service = RpcService(
             router,
             prompter,
+            retry_budget or upstream.retry_budget(),
             max_reservations=options.grpc_max_reservations,
             lease_time_s=options.grpc_lease_time_ms / 1000,
         )
@@ -73,9 +78,7 @@ class Server:
         self._keys = keys.read(options.grpc_api_keys_file, options.grpc_api_keys_env)
         callers_are_known = bool(self._keys) or options.grpc_tls_client_ca is not None
         self._withholds_key = worker_key is not None and not callers_are_known
-        self._upstream = Upstream(
-            upstream or UpstreamOptions.of({}), self._stats, worker_key if callers_are_known else None
-        )
+        self._upstream = Upstream(upstream, self._stats, worker_key if callers_are_known else None)
         self._router = RouterService(self._service, self._upstream, self._stats)
         self._changers = self._keys if changers is None else changers
         self._credentials = tls.credentials(options)

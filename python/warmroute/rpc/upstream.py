@@ -2,7 +2,6 @@
 
 import asyncio
 import json
-import time
 from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Any
@@ -17,8 +16,7 @@ from warmroute.errors import (
     WorkerTimeout,
     WorkerUnreachable,
 )
-from warmroute.native import PROXY_OPTIONS, Generation
-from warmroute.rpc.budget import RetryBudget
+from warmroute.native import PROXY_OPTIONS, Generation, RetryBudget
 from warmroute.rpc.calls import Context
 from warmroute.rpc.stats import Stats
 
@@ -45,6 +43,10 @@ class UpstreamOptions:
         known: dict[str, Any] = {option.name: option.default for option in PROXY_OPTIONS} | dict(values)
         return cls(**{name: known[name] for name in cls.__slots__})
 
+    def retry_budget(self) -> RetryBudget:
+        """A budget with these bounds, for a server that shares none; raises `ConfigError`."""
+        return RetryBudget(retry_share=self.retry_share, retry_floor=self.retry_floor)
+
 
 class _Failed(Exception):
     """A worker gave nothing that the caller has seen: another one may be tried."""
@@ -66,7 +68,6 @@ class Upstream:
         if worker_key is not None:
             self._headers["Authorization"] = f"Bearer {worker_key}"
         self._stats = stats
-        self._budget = RetryBudget(options.retry_share, options.retry_floor)
         self._session: aiohttp.ClientSession | None = None
 
     async def close(self) -> None:
@@ -77,13 +78,12 @@ class Upstream:
 
     async def generate(self, generation: Generation, context: Context) -> None:
         """Choose a worker, send it the request, and write its reply to the call."""
-        self._budget.request(time.monotonic())
         try:
             generation.book()
             try:
                 await self._attempt(generation, context)
             except _Failed as failed:
-                if not self._may_retry(failed) or not generation.book_another(failed.outcome):  # type: ignore[arg-type]
+                if not self._book_another(generation, failed):
                     raise
                 self._stats.retries += 1
                 await self._attempt(generation, context)
@@ -97,13 +97,12 @@ class Upstream:
             # What is open here was left by its caller.
             generation.close("cancelled")
 
-    def _may_retry(self, failed: _Failed) -> bool:
+    def _book_another(self, generation: Generation, failed: _Failed) -> bool:
         if not self._options.retries:
             return False
-        if failed.free or self._budget.take(time.monotonic()):
-            return True
-        self._stats.retries_denied += 1
-        return False
+        another = generation.book_another(failed.outcome, free=failed.free)  # type: ignore[arg-type]
+        self._stats.retries_denied += another == "denied"
+        return another == "booked"
 
     async def _attempt(self, generation: Generation, context: Context) -> None:
         worker = generation.worker

@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Any
 
 from warmroute.config import Config, FleetOptions, GrpcOptions, ListenOptions
 from warmroute.fleet import Operator
-from warmroute.native import Prompter, Router
+from warmroute.native import Prompter, RetryBudget, Router
 from warmroute.server.admin import is_loopback
 from warmroute.server.sources import admin_key, worker_key
 
@@ -21,7 +21,13 @@ _NOBODY = (
 
 
 def endpoint(
-    config: Config, router: Router, prompter: Prompter, operator: Operator, is_ready: Callable[[], bool]
+    config: Config,
+    router: Router,
+    prompter: Prompter,
+    operator: Operator,
+    *,
+    retry_budget: RetryBudget,
+    is_ready: Callable[[], bool],
 ) -> Server | None:
     """The endpoint, not started; `None` where no port is set. Raises `ConfigError`."""
     options = config.view("grpc", GrpcOptions)
@@ -37,6 +43,7 @@ def endpoint(
         options,
         is_ready=is_ready,
         upstream=UpstreamOptions.of(config.section("proxy")),
+        retry_budget=retry_budget,
         changers=_changers(config, options),
         worker_key=worker_key(config.view("fleet", FleetOptions)),
     )

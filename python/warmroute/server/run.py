@@ -215,7 +215,12 @@ class _Server:
     async def start_grpc(self, operator: Operator) -> None:
         """Serve gRPC, too, where a port is set."""
         self._grpc = endpoint(
-            self._config, self._router, self._prompter, operator, lambda: not self._control.unready()
+            self._config,
+            self._router,
+            self._prompter,
+            operator,
+            retry_budget=self.proxy.retry_budget,
+            is_ready=lambda: not self._control.unready(),
         )
         if self._grpc is not None:
             await self._grpc.start()

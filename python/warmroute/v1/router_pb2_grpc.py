@@ -78,8 +78,8 @@ class RouterServicer:
         time: it is then abandoned, its load is gone, and it is counted. Each `Report` renews it.
 
         Errors:
-        * INVALID_ARGUMENT / `INVALID_REQUEST`, with a `BadRequest`: no prompt, bytes that are no token ids, a body that
-        cannot be read, a field out of its range.
+        * INVALID_ARGUMENT / `INVALID_REQUEST`, with a `BadRequest`: no prompt or an empty one, bytes that are no token
+        ids, a body that cannot be read, a field out of its range.
         * INVALID_ARGUMENT / `CONTEXT_LENGTH_EXCEEDED`: longer than the context of any eligible worker.
         * NOT_FOUND / `MODEL_NOT_FOUND`: every worker has told its models, and none serves this one.
         * RESOURCE_EXHAUSTED / `SATURATED`, with a `RetryInfo`: each eligible worker has as many requests as it may.
@@ -132,8 +132,8 @@ class RouterServicer:
         the worker, then `finished`. Cancelling the call closes the connection to the worker, so that the engine aborts.
         The call's deadline is the request's: when it passes, the connection is closed as well.
 
-        A worker that fails before its first byte is replaced once by another one, from a budget. After the first byte
-        nothing is tried again.
+        A worker that fails before its first byte is replaced once by another one, from the budget of retries that the HTTP
+        router takes its own from. After the first byte nothing is tried again.
 
         Errors: as `Route`, and
         * UNAVAILABLE / `WORKER_UNREACHABLE`, with a `RetryInfo`: no connection, or one that ended before the reply.

@@ -2,6 +2,7 @@
 //!
 //! Pure: no clock, no thread, no I/O. Time and randomness are arguments, and nothing here calls out.
 
+pub mod admit;
 pub mod block;
 pub mod calibration;
 pub mod config;

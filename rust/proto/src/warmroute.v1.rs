@@ -41,13 +41,13 @@ pub struct RouteRequest {
     /// How many alternatives the decision lists at most. 2 where it is left out; at most 16.
     #[prost(uint32, optional, tag = "15")]
     pub max_alternatives: ::core::option::Option<u32>,
-    /// The prompt; there must be one. Token ids are those that the worker computes, special tokens included.
+    /// The prompt; there must be one, and ids or a text must not be empty. Token ids are those that the worker computes, special tokens included.
     #[prost(oneof = "route_request::Prompt", tags = "2, 3, 4, 5")]
     pub prompt: ::core::option::Option<route_request::Prompt>,
 }
 /// Nested message and enum types in `RouteRequest`.
 pub mod route_request {
-    /// The prompt; there must be one. Token ids are those that the worker computes, special tokens included.
+    /// The prompt; there must be one, and ids or a text must not be empty. Token ids are those that the worker computes, special tokens included.
     #[derive(Clone, PartialEq, Eq, Hash, ::prost::Oneof)]
     pub enum Prompt {
         /// Token ids, packed as little-endian 32-bit integers: a multiple of 4 bytes. The fastest way by far.

@@ -32,7 +32,8 @@ fn main() {
     }
     let config = ProxyConfig { threads, ..ProxyConfig::default() };
     let prompter = Arc::new(Prompter::without_tokenizer());
-    let proxy = Proxy::start("127.0.0.1", port, config, router, prompter, Arc::new(Nothing)).unwrap();
+    let (retries, control) = (config.retry_budget(), Arc::new(Nothing));
+    let proxy = Proxy::start("127.0.0.1", port, config, router, prompter, retries, control).unwrap();
     println!("listening on {}", proxy.addr());
     loop {
         std::thread::park();

@@ -1,7 +1,9 @@
 //! The options of the proxy, each defined here and nowhere else.
 
+use std::sync::Arc;
 use std::time::Duration;
 
+use warmroute_core::admit::RetryBudget;
 use warmroute_core::options::Allowed::{Bool, Choice, Float, Int};
 
 use crate::tokens::when::WorkerTokenize;
@@ -42,8 +44,8 @@ warmroute_core::options! {
         worker_idle_ms: u64 = 4_000, Int(0, DAY_MS), "ms";
         /// Whether a request that failed before its first byte may go to another worker, once.
         retries: bool = true, Bool, "";
-        /// Retries that are allowed as a share of the requests of the last 10 s; those for want of a connection are
-        /// free.
+        /// Retries that are allowed as a share of the requests of the last 10 s, over HTTP and gRPC together; those
+        /// for want of a connection are free.
         retry_share: f64 = 0.1, Float(0.0, 1.0), "";
         /// Retries a second that are allowed in any case.
         retry_floor: f64 = 1.0, Float(0.0, 10_000.0), "1/s";
@@ -76,6 +78,11 @@ impl ProxyConfig {
             0 => std::thread::available_parallelism().map_or(1, |cores| cores.get().min(4)),
             threads => threads as usize,
         }
+    }
+
+    /// A new budget of retries with these bounds. Whatever else sends requests to workers takes from the same one.
+    pub fn retry_budget(&self) -> Arc<RetryBudget> {
+        Arc::new(RetryBudget::new(self.retry_share, self.retry_floor))
     }
 
     pub(crate) fn connect_timeout(&self) -> Duration {

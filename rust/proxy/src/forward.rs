@@ -64,6 +64,7 @@ pub(crate) async fn forward(
 ) -> Result<Response<Reply>, (Refusal, Exchange)> {
     exchange.enter(Phase::Head);
     let shard = Rc::clone(&exchange.shard);
+    shard.shared.retries.request(shard.shared.router.time(exchange.started));
     let routed = match route(&shard, ask.endpoint, &ask.head.headers, &ask.body, &[]).await {
         Ok(routed) => routed,
         Err(refusal) => return Err((refusal, exchange)),

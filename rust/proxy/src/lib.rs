@@ -5,7 +5,6 @@
 
 mod accept;
 mod body;
-mod budget;
 mod config;
 mod connection;
 mod control;

@@ -9,11 +9,11 @@ use std::time::{Duration, Instant};
 use bytes::Bytes;
 use parking_lot::{Condvar, Mutex};
 use tokio::sync::watch;
+use warmroute_core::admit::RetryBudget;
 use warmroute_core::router::SharedRouter;
 use warmroute_prompt::{Endpoint, Prompter};
 
 use crate::accept::{self, Order};
-use crate::budget::RetryBudget;
 use crate::config::ProxyConfig;
 use crate::control::Control;
 use crate::error::ProxyError;
@@ -46,6 +46,8 @@ struct Running {
 impl Proxy {
     /// Listens on `host` and `port` (0 takes a free one) and serves requests from then on.
     ///
+    /// `retries` is what its retries are taken from, in the router's time; see [`ProxyConfig::retry_budget`].
+    ///
     /// # Errors
     /// [`ProxyError`]: an option that is not allowed, an address that cannot be had, no thread.
     pub fn start(
@@ -54,12 +56,12 @@ impl Proxy {
         config: ProxyConfig,
         router: SharedRouter,
         prompter: Arc<Prompter>,
+        retries: Arc<RetryBudget>,
         control: Arc<dyn Control>,
     ) -> Result<Proxy, ProxyError> {
         config.validate()?;
         let threads = config.thread_count();
         let counters: Arc<[Arc<Counters>]> = (0..threads).map(|_| Arc::default()).collect();
-        let budget = RetryBudget::new(config.retry_share, config.retry_floor);
         let tokens = Arc::new(WorkerTokens::new(&config));
         let shared = Shared {
             tokens: Arc::clone(&tokens),
@@ -67,8 +69,7 @@ impl Proxy {
             router,
             prompter,
             control,
-            budget: Arc::new(Mutex::new(budget)),
-            counters: Arc::clone(&counters),
+            retries,
         };
         let (addr, listeners) = listeners(host, port, threads)?;
         let proxy =

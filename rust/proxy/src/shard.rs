@@ -3,17 +3,17 @@
 use std::cell::{Cell, RefCell};
 use std::rc::Rc;
 use std::sync::Arc;
+use std::time::Instant;
 
 use hashbrown::HashMap;
-use parking_lot::Mutex;
 use tokio::net::TcpStream;
 use tokio::sync::{Notify, Semaphore};
+use warmroute_core::admit::RetryBudget;
 use warmroute_core::block::BlockHash;
 use warmroute_core::router::SharedRouter;
 use warmroute_prompt::Prompter;
 
 use crate::body::Room;
-use crate::budget::RetryBudget;
 use crate::config::ProxyConfig;
 use crate::control::Control;
 use crate::socket::{Call, Client, State};
@@ -35,22 +35,16 @@ pub(crate) struct Shared {
     pub(crate) router: SharedRouter,
     pub(crate) prompter: Arc<Prompter>,
     pub(crate) control: Arc<dyn Control>,
-    pub(crate) budget: Arc<Mutex<RetryBudget>>,
+    /// What every way in takes its retries from.
+    pub(crate) retries: Arc<RetryBudget>,
     /// What workers are asked about tokens.
     pub(crate) tokens: Arc<WorkerTokens>,
-    /// Each thread's counters.
-    pub(crate) counters: Arc<[Arc<Counters>]>,
 }
 
 impl Shared {
     /// Takes a retry from the budget that all threads share.
     pub(crate) fn take_retry(&self) -> bool {
-        self.budget.lock().take(self.ended())
-    }
-
-    /// Requests that ended since the start.
-    pub(crate) fn ended(&self) -> u64 {
-        self.counters.iter().map(|counters| counters.ended()).sum()
+        self.retries.take(self.router.time(Instant::now()))
     }
 }
 
@@ -143,20 +137,10 @@ impl Shard {
         self.left.notified().await;
     }
 
-    /// Forgets the oldest second of the retry budget, where this thread is the one that keeps its time.
-    fn keep_budget_time(&self) {
-        let keeps_time = self.shared.counters.first().is_some_and(|first| Arc::ptr_eq(first, &self.stats));
-        if keeps_time && self.sweep.get().is_multiple_of(1000 / SWEEP_MS) {
-            let ended = self.shared.ended();
-            self.shared.budget.lock().tick(ended);
-        }
-    }
-
     /// Ends clients that are too slow, and connections to workers that were idle for too long.
     pub(crate) fn sweep(&self) {
         self.sweep.set(self.sweep.get() + 1);
         self.pools.sweep();
-        self.keep_budget_time();
         let config = self.config();
         for client in self.clients.borrow().values() {
             let (state, for_sweeps) = client.state();

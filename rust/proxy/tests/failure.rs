@@ -7,6 +7,7 @@ mod support;
 use std::net::TcpListener;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
+use std::time::Instant;
 
 use support::{Echo, Stage, Worker, chat, count, post_chat};
 use warmroute_core::fleet::WorkerSpec;
@@ -143,6 +144,37 @@ fn the_budget_bounds_the_retries() {
     let stage = Stage::with(&[&sick, &other], ProxyConfig { retries: false, ..config() });
     stage.ask(post_chat("x"));
     assert_eq!(stage.settled().retries, [0; 4]);
+}
+
+#[test]
+fn the_budget_is_that_of_every_way_in() {
+    let sick = Worker::new(|visit| visit.reply("503 Service Unavailable", "", "full"));
+    let other = Worker::new(|visit| visit.reply("503 Service Unavailable", "", "full"));
+    let budget = ProxyConfig { retry_share: 0.5, retry_floor: 0.0, ..config() };
+    let stage = Stage::with(&[&sick, &other], budget);
+    let take = || stage.retries.take(stage.router.time(Instant::now()));
+    // The requests here allow retries elsewhere, and what is taken there is missing here.
+    stage.ask(post_chat("x"));
+    assert!(!take());
+    stage.ask(post_chat("x"));
+    let stats = stage.settled();
+    assert_eq!((stats.retries.iter().sum::<u64>(), stats.retries_denied), (1, 1));
+    for _ in 0..4 {
+        stage.retries.request(stage.router.time(Instant::now()));
+    }
+    assert!(take() && take() && !take());
+    stage.ask(post_chat("x"));
+    assert_eq!(stage.settled().retries_denied, 2);
+}
+
+#[test]
+fn what_is_answered_here_allows_no_retry() {
+    let worker = Worker::ok();
+    let stage = Stage::with(&[&worker], ProxyConfig { retry_share: 1.0, retry_floor: 0.0, ..config() });
+    for _ in 0..10 {
+        stage.ask(b"GET /metrics HTTP/1.1\r\nhost: x\r\nconnection: close\r\n\r\n");
+    }
+    assert!(!stage.retries.take(stage.router.time(Instant::now())));
 }
 
 #[test]

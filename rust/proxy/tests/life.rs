@@ -404,7 +404,8 @@ fn a_start_that_cannot_be_says_why() {
     let router = Stage::new(&[]).router.clone();
     let start = |host: &str, port, config| {
         let prompter = Arc::new(warmroute_prompt::Prompter::without_tokenizer());
-        warmroute_proxy::Proxy::start(host, port, config, router.clone(), prompter, Arc::new(Echo))
+        let retries = ProxyConfig::default().retry_budget();
+        warmroute_proxy::Proxy::start(host, port, config, router.clone(), prompter, retries, Arc::new(Echo))
     };
     let error = start("127.0.0.1", 0, ProxyConfig { body_limit_bytes: 1, ..config() }).unwrap_err();
     assert!(matches!(error, ProxyError::Config(_)), "{error}");

@@ -9,6 +9,7 @@ mod options;
 mod prompter;
 mod proxy;
 mod random;
+mod retries;
 mod router;
 mod rpc;
 mod rpc_generation;
@@ -47,6 +48,7 @@ fn _core(module: &Bound<'_, PyModule>) -> PyResult<()> {
     module.add_class::<prompter::PyPrompter>()?;
     module.add_class::<tokenizer::PyTokenizer>()?;
     module.add_class::<proxy::PyProxy>()?;
+    module.add_class::<retries::PyRetryBudget>()?;
     module.add_class::<rpc::PyRpcService>()?;
     module.add_class::<rpc::PyRpcStream>()?;
     module.add_class::<rpc::PyAsked>()?;

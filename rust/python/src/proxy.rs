@@ -8,6 +8,7 @@ use http::StatusCode;
 use parking_lot::Mutex;
 use pyo3::prelude::*;
 use pyo3::types::{PyBytes, PyDict};
+use warmroute_core::admit::RetryBudget;
 use warmroute_core::router::SharedRouter;
 use warmroute_prompt::{Endpoint, Prompter, Refused, Rung};
 use warmroute_proxy::{
@@ -16,6 +17,7 @@ use warmroute_proxy::{
 };
 
 use crate::prompter::PyPrompter;
+use crate::retries::PyRetryBudget;
 use crate::router::PyRouter;
 use crate::stats::fields;
 use crate::{errors, options};
@@ -28,6 +30,7 @@ pub(crate) struct PyProxy {
     config: ProxyConfig,
     router: SharedRouter,
     prompter: Arc<Prompter>,
+    retries: Arc<RetryBudget>,
     control: Arc<PyControl>,
     running: Mutex<Option<Arc<Proxy>>>,
 }
@@ -82,6 +85,7 @@ impl PyProxy {
         Ok(PyProxy {
             host: host.to_owned(),
             port,
+            retries: config.retry_budget(),
             config,
             router: router.shared().clone(),
             prompter: Arc::clone(prompter.shared()),
@@ -103,12 +107,19 @@ impl PyProxy {
             self.config.clone(),
             self.router.clone(),
             Arc::clone(&self.prompter),
+            Arc::clone(&self.retries),
             control,
         );
         let proxy = proxy.map_err(|error| start_error(py, &error, &self.host, self.port))?;
         let port = proxy.addr().port();
         *running = Some(Arc::new(proxy));
         Ok(port)
+    }
+
+    /// What its retries are taken from.
+    #[getter]
+    fn retry_budget(&self) -> PyRetryBudget {
+        PyRetryBudget(Arc::clone(&self.retries))
     }
 
     fn stats<'py>(&self, py: Python<'py>) -> PyResult<Bound<'py, PyDict>> {

@@ -14,6 +14,7 @@ use warmroute_rpc::{Asked, Failure, Service, ServiceOptions};
 use crate::errors;
 use crate::prompter::PyPrompter;
 use crate::random::Random;
+use crate::retries::PyRetryBudget;
 use crate::router::PyRouter;
 use crate::rpc_generation::PyGeneration;
 use crate::stats::fields;
@@ -57,16 +58,18 @@ fn answer<'py>(py: Python<'py>, answer: Result<Vec<u8>, Failure>) -> PyResult<Bo
 #[pymethods]
 impl PyRpcService {
     #[new]
-    #[pyo3(signature = (router, prompter, *, max_reservations, lease_time_s))]
+    #[pyo3(signature = (router, prompter, retry_budget, *, max_reservations, lease_time_s))]
     fn new(
         router: &PyRouter,
         prompter: &PyPrompter,
+        retry_budget: &PyRetryBudget,
         max_reservations: usize,
         lease_time_s: f64,
     ) -> PyRpcService {
         let lease_time = Duration::try_from_secs_f64(lease_time_s).unwrap_or_default();
         let options = ServiceOptions { max_reservations, lease_time };
-        let service = Service::new(router.shared().clone(), Arc::clone(prompter.shared()), options);
+        let (prompter, retries) = (Arc::clone(prompter.shared()), Arc::clone(&retry_budget.0));
+        let service = Service::new(router.shared().clone(), prompter, retries, options);
         PyRpcService { service: Arc::new(service), random: Random::new() }
     }
 

@@ -9,7 +9,7 @@ use pyo3::prelude::*;
 use pyo3::types::PyBytes;
 use warmroute_core::time::Time;
 use warmroute_rpc::Service;
-use warmroute_rpc::generate::{Generation, Progress};
+use warmroute_rpc::generate::{Another, Generation, Progress};
 
 use crate::random::Random;
 use crate::{errors, lease};
@@ -47,9 +47,16 @@ impl PyGeneration {
         booked.map_err(|failure| errors::failure(py, &failure))
     }
 
-    fn book_another(&self, py: Python<'_>, outcome: &str) -> PyResult<bool> {
+    #[pyo3(signature = (outcome, *, free))]
+    fn book_another(&self, py: Python<'_>, outcome: &str, free: bool) -> PyResult<&'static str> {
         let (outcome, random) = (lease::outcome(py, outcome)?, self.random.next());
-        Ok(py.detach(|| self.generation.lock().book_another(&self.service, outcome, self.now(), random)))
+        let another = py
+            .detach(|| self.generation.lock().book_another(&self.service, outcome, free, self.now(), random));
+        Ok(match another {
+            Another::Booked => "booked",
+            Another::Nobody => "nobody",
+            Another::Denied => "denied",
+        })
     }
 
     #[getter]

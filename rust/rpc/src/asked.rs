@@ -54,6 +54,10 @@ impl Asked {
                 let ids: Vec<u8> = list.ids.iter().flat_map(|id| id.to_le_bytes()).collect();
                 Asked::of_ids(request, &ids, router)?
             }
+            // No worker takes it, and there is nothing to book.
+            Some(Prompt::Text(text)) if text.is_empty() => {
+                return Err(Failure::invalid("prompt", "the prompt has no text"));
+            }
             Some(Prompt::Text(text)) => Asked::of_text(request, text, router, prompter)?,
             Some(Prompt::Openai(body)) => Asked::of_body(request, body, router, prompter)?,
             None => {

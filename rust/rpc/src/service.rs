@@ -7,6 +7,7 @@ use std::time::Duration;
 use bytes::Bytes;
 use parking_lot::Mutex;
 use prost::Message;
+use warmroute_core::admit::RetryBudget;
 use warmroute_core::load::ledger::Outcome;
 use warmroute_core::router::{Lease, Others, SharedRouter};
 use warmroute_core::time::Time;
@@ -38,17 +39,25 @@ pub struct ServiceOptions {
 pub struct Service {
     router: SharedRouter,
     prompter: Arc<Prompter>,
+    pub(crate) retries: Arc<RetryBudget>,
     leases: Mutex<Leases<Lease>>,
     draining: AtomicBool,
     later_attempts: AtomicU64,
 }
 
 impl Service {
-    /// A service over a router, and what reads the prompts of bodies and texts.
-    pub fn new(router: SharedRouter, prompter: Arc<Prompter>, options: ServiceOptions) -> Service {
+    /// A service over a router, what reads the prompts of bodies and texts, and what every way in takes its
+    /// retries from, in the router's time.
+    pub fn new(
+        router: SharedRouter,
+        prompter: Arc<Prompter>,
+        retries: Arc<RetryBudget>,
+        options: ServiceOptions,
+    ) -> Service {
         Service {
             router,
             prompter,
+            retries,
             leases: Mutex::new(Leases::new(options.max_reservations, options.lease_time)),
             draining: AtomicBool::new(false),
             later_attempts: AtomicU64::new(0),

@@ -8,25 +8,44 @@ use std::time::{Duration, Instant};
 use bytes::Bytes;
 use proptest::prelude::*;
 use prost::Message;
+use warmroute_core::admit::RetryBudget;
 use warmroute_core::config::RouterConfig;
 use warmroute_core::fleet::WorkerSpec;
+use warmroute_core::load::ledger::Outcome;
 use warmroute_core::router::SharedRouter;
 use warmroute_core::time::Time;
 use warmroute_prompt::Prompter;
+use warmroute_rpc::generate::{Another, Generation};
 use warmroute_rpc::pb::report_request::Event;
 use warmroute_rpc::pb::route_request::Prompt;
 use warmroute_rpc::{Failure, Kind, Service, ServiceOptions, pb};
 
+/// Half of the requests may be retried.
+const RETRY_SHARE: f64 = 0.5;
 const LEASE_TIME: Duration = Duration::from_secs(60);
 
 fn service(workers: usize, max_requests: Option<u32>) -> Service {
     let router = SharedRouter::new(RouterConfig::default(), Instant::now()).unwrap();
     for i in 0..workers {
-        let spec = WorkerSpec { name: format!("w{i}"), max_requests, ..WorkerSpec::default() };
+        let (name, url) = (format!("w{i}"), format!("http://w{i}"));
+        let spec = WorkerSpec { name, url, max_requests, ..WorkerSpec::default() };
         router.lock().add_worker(spec).unwrap();
     }
     let options = ServiceOptions { max_reservations: 8, lease_time: LEASE_TIME };
-    Service::new(router, Arc::new(Prompter::without_tokenizer()), options)
+    let retries = Arc::new(RetryBudget::new(RETRY_SHARE, 0.0));
+    Service::new(router, Arc::new(Prompter::without_tokenizer()), retries, options)
+}
+
+/// A request that is handed over, and was sent to a worker.
+fn sent(service: &Service) -> Generation {
+    let message = pb::GenerateRequest { request: Some(request(ids(100))), ..pb::GenerateRequest::default() };
+    let mut generation = Generation::read(service, bytes(&message), String::new()).unwrap();
+    generation.book(service, Time::ZERO, 1).unwrap();
+    generation
+}
+
+fn another(service: &Service, generation: &mut Generation, free: bool) -> Another {
+    generation.book_another(service, Outcome::Failed, free, Time::ZERO, 2)
 }
 
 fn request(prompt: Prompt) -> pb::RouteRequest {
@@ -111,6 +130,45 @@ fn what_is_refused_books_nothing() {
 }
 
 #[test]
+fn an_empty_prompt_is_refused() {
+    let service = service(1, None);
+    for prompt in [ids(0), Prompt::TokenList(pb::TokenList::default()), Prompt::Text(String::new())] {
+        let failure = service.read_route(bytes(&request(prompt))).unwrap_err();
+        assert_eq!((failure.kind, failure.field), (Kind::InvalidRequest, "prompt"));
+    }
+}
+
+#[test]
+fn another_worker_is_tried_from_the_budget() {
+    let service = service(2, None);
+    let (mut first, mut second) = (sent(&service), sent(&service));
+    let worker = first.worker().unwrap().id;
+    assert_eq!(another(&service, &mut first, false), Another::Booked);
+    assert_ne!(first.worker().unwrap().id, worker);
+    // Two requests allow one retry; one for want of a connection needs none.
+    let worker = second.worker().unwrap().id;
+    assert_eq!(another(&service, &mut second, false), Another::Denied);
+    assert_eq!(second.worker().unwrap().id, worker);
+    assert_eq!(another(&service, &mut second, true), Another::Booked);
+    drop((first, second));
+    assert_eq!(service.router().lock().ledger().open(), 0);
+}
+
+#[test]
+fn a_retry_without_another_worker_takes_nothing_from_the_budget() {
+    let service = service(1, None);
+    let (mut first, _second) = (sent(&service), sent(&service));
+    assert_eq!(another(&service, &mut first, false), Another::Nobody);
+    let url = "http://elsewhere".to_owned();
+    service
+        .router()
+        .lock()
+        .add_worker(WorkerSpec { name: "other".to_owned(), url, ..WorkerSpec::default() })
+        .unwrap();
+    assert_eq!(another(&service, &mut first, false), Another::Booked);
+}
+
+#[test]
 fn a_stream_that_ended_gets_no_reservation() {
     let service = service(1, None);
     let stream = service.open_stream();
@@ -149,7 +207,7 @@ proptest! {
             let _reported = service.report(part.clone(), now);
             let _decided = service.decide(part.clone(), now, random);
             let _explained = service.explain(part.clone(), now, random);
-            let _generated = warmroute_rpc::generate::Generation::read(&service, part.clone(), String::new());
+            let _generated = Generation::read(&service, part.clone(), String::new());
             prop_assert!(pb::RouteStreamResponse::decode(service.answer(stream, part, now, random).as_slice()).is_ok());
         }
         service.end_stream(stream);

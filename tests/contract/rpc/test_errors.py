@@ -31,6 +31,7 @@ INVALID: list[tuple[dict[str, Any], str, str]] = [
     ({}, "prompt", "there is no prompt"),
     ({"token_ids": b""}, "prompt", "no token"),
     ({"token_list": pb.TokenList()}, "prompt", "no token"),
+    ({"text": ""}, "prompt", "no text"),
     ({"token_ids": b"12345"}, "token_ids", "multiple of 4"),
     ({"openai": pb.OpenAiBody(json=b"{")}, "openai.json", "not valid JSON"),
     ({"openai": pb.OpenAiBody(json=b"{}")}, "openai.json", "messages"),

@@ -22,7 +22,7 @@ from tests.support import stubs
 from tests.support.process import free_port
 from tests.support.waiting import until
 from warmroute.config import GrpcOptions
-from warmroute.native import Prompter, RpcService
+from warmroute.native import Prompter, RetryBudget, RpcService
 from warmroute.rpc.fleet import OperatorPort
 from warmroute.rpc.members import Members
 from warmroute.rpc.server import Server
@@ -252,7 +252,8 @@ async def test_the_options_say_where_to_listen() -> None:
 def test_the_service_counts_later_attempts() -> None:
     router = warmroute.Router()
     router.add_worker("w")
-    service = RpcService(router, Prompter(), max_reservations=10, lease_time_s=60)
+    budget = RetryBudget(retry_share=0.1, retry_floor=1.0)
+    service = RpcService(router, Prompter(), budget, max_reservations=10, lease_time_s=60)
     for attempt in (0, 1, 2, 3):
         service.route(pb.RouteRequest(token_ids=bytes(400), attempt=attempt).SerializeToString())
     assert service.stats()["later_attempts"] == 2

@@ -304,11 +304,6 @@ impl Counters {
         stats.worker_reuses += self.worker_reuses.get();
         stats.timeouts += self.timeouts.get();
     }
-
-    /// Requests that ended, whatever way.
-    pub(crate) fn ended(&self) -> u64 {
-        self.requests.iter().flatten().map(Counter::get).sum()
-    }
 }
 
 fn add(sums: &mut [u64], counters: &[Counter]) {

@@ -11,6 +11,7 @@ use std::time::{Duration, Instant};
 
 use bytes::Bytes;
 use http::StatusCode;
+use warmroute_core::admit::RetryBudget;
 use warmroute_core::config::{Policy, RouterConfig};
 use warmroute_core::fleet::WorkerSpec;
 use warmroute_core::router::SharedRouter;
@@ -64,6 +65,7 @@ impl Control for Echo {
 pub(crate) struct Stage {
     pub(crate) proxy: Proxy,
     pub(crate) router: SharedRouter,
+    pub(crate) retries: Arc<RetryBudget>,
 }
 
 impl Stage {
@@ -92,9 +94,10 @@ impl Stage {
             let spec = WorkerSpec { name: format!("w{index}"), url: url.clone(), ..WorkerSpec::default() };
             router.lock().add_worker(spec).unwrap();
         }
-        let proxy =
-            Proxy::start("127.0.0.1", 0, config, router.clone(), Arc::new(prompter), control).unwrap();
-        Stage { proxy, router }
+        let (shared, prompter, retries) = (router.clone(), Arc::new(prompter), config.retry_budget());
+        let taken = Arc::clone(&retries);
+        let proxy = Proxy::start("127.0.0.1", 0, config, shared, prompter, taken, control).unwrap();
+        Stage { proxy, router, retries }
     }
 
     pub(crate) fn addr(&self) -> SocketAddr {

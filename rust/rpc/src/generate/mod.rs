@@ -31,6 +31,17 @@ pub enum Progress {
     Broken(String),
 }
 
+/// What came of the wish to try another worker.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Another {
+    /// It is booked in place of the first.
+    Booked,
+    /// Nobody else takes the request; the first stays booked.
+    Nobody,
+    /// The budget has no retry; the first stays booked.
+    Denied,
+}
+
 /// A request on its way. Dropped, it counts as cancelled: whoever asked is gone.
 #[derive(Debug)]
 pub struct Generation {
@@ -79,21 +90,35 @@ impl Generation {
     /// # Errors
     /// [`Failure`] where no worker takes it.
     pub fn book(&mut self, service: &Service, now: Time, random: u64) -> Result<(), Failure> {
+        service.retries.request(now);
         let (lease, others) = service.choose(&self.asked, now, random)?;
         self.attempt += 1;
         self.booked = Some(Booked { lease, others });
         Ok(())
     }
 
-    /// Chooses another worker after `outcome` at the first. Says whether there is one; if not, the first stays booked.
-    pub fn book_another(&mut self, service: &Service, outcome: Outcome, now: Time, random: u64) -> bool {
-        let Some(tried) = self.tried(service) else { return false };
+    /// Chooses another worker after `outcome` at the first.
+    ///
+    /// `free` says that no connection could be had, so that nobody did any work: then trying another worker adds
+    /// none, and takes nothing from the budget.
+    pub fn book_another(
+        &mut self,
+        service: &Service,
+        outcome: Outcome,
+        free: bool,
+        now: Time,
+        random: u64,
+    ) -> Another {
+        let Some(tried) = self.tried(service) else { return Another::Nobody };
+        if !free && !service.retries.take(now) {
+            return Another::Denied;
+        }
         self.asked.avoid.extend(tried);
-        let Ok((lease, others)) = service.choose(&self.asked, now, random) else { return false };
+        let Ok((lease, others)) = service.choose(&self.asked, now, random) else { return Another::Nobody };
         self.close(outcome);
         self.attempt += 1;
         self.booked = Some(Booked { lease, others });
-        true
+        Another::Booked
     }
 
     /// The first worker and those at the same address; nothing where nobody else is ready.
