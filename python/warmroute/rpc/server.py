@@ -26,12 +26,15 @@ from warmroute.rpc.health import Health
 from warmroute.rpc.keys import Keys
 from warmroute.rpc.router import RouterService
 from warmroute.rpc.stats import Stats
+from warmroute.rpc.tally import Tally
 from warmroute.rpc.upstream import Upstream, UpstreamOptions
 
 SERVICES = (router_service.SERVICE, fleet_service.SERVICE)
 
 # How often reservations are looked through for those whose lease time ran out, in lease times.
 _SWEEPS_PER_LEASE = 20
+# How often it is said that some were.
+_EXPIRED_EVERY_S = 30.0
 # How long a drain waits for the answers of calls that have ended to be sent.
 _LAST_ANSWERS_S = 0.5
 _LOOPBACK = ("127.0.0.1", "localhost", "::1", "[::1]")
@@ -159,9 +162,10 @@ class Server:
 
     async def _sweep(self) -> None:
         every = self._options.grpc_lease_time_ms / 1000 / _SWEEPS_PER_LEASE
+        tally = Tally(_EXPIRED_EVERY_S)
         while True:
             await asyncio.sleep(min(every, 1.0))
-            if expired := self._service.expire():
+            if expired := tally.add(self._service.expire(), time.monotonic()):
                 log.warning("reservations were not reported within their lease time", reservations=expired)
 
     def _warn(self) -> None:

@@ -63,6 +63,17 @@ async def test_a_reservation_ends_with_its_lease_time_and_is_counted(start_endpo
         assert fault.reason == "RESERVATION_NOT_FOUND"
 
 
+async def test_lease_times_that_run_out_are_said_once_in_an_interval(
+    start_endpoint: StartEndpoint, caplog: pytest.LogCaptureFixture
+) -> None:
+    async with start_endpoint(grpc_lease_time_ms=100) as endpoint:
+        for _ in range(3):
+            await endpoint.stub.Route(ROUTE)
+            await gone(endpoint, 5)
+    assert endpoint.server.stats()["reservations"]["expired"] == 3
+    assert sum("lease time" in record.message for record in caplog.records) == 1
+
+
 async def test_every_report_renews_the_lease_time(start_endpoint: StartEndpoint) -> None:
     async with start_endpoint(grpc_lease_time_ms=1_000) as endpoint:
         kept = (await endpoint.stub.Route(ROUTE)).reservation
