@@ -21,7 +21,7 @@ async def agent(stream: AsyncStream, number: int, model: str) -> list[str]:
         tokens.extend(range(turn, turn + 200))
         async with await stream.route(tokens, model=model, tenant=f"agent-{number}") as reservation:
             # ... send the request to `reservation.url`, and report its first token:
-            reservation.first_token()
+            await reservation.first_token()
             workers.append(reservation.worker)
     return workers
 

@@ -8,11 +8,13 @@ with warmroute.client.Client("router:50051") as client:
 ```
 """
 
-from warmroute.client.aio import AsyncClient, AsyncReservation
+from warmroute.client.aio import AsyncClient
 from warmroute.client.aio_stream import AsyncStream
-from warmroute.client.blocking import Client, Reservation
+from warmroute.client.blocking import Client
 from warmroute.client.blocking_stream import Stream
 from warmroute.client.generation import AsyncGeneration, Generation
+from warmroute.client.messages import Terms
+from warmroute.client.reservations import AsyncReservation, Reservation
 
 __all__ = [
     "AsyncClient",
@@ -23,4 +25,5 @@ __all__ = [
     "Generation",
     "Reservation",
     "Stream",
+    "Terms",
 ]

@@ -3,9 +3,9 @@
 import asyncio
 import contextlib
 import time
-from collections.abc import AsyncIterator, Awaitable, Callable, Sequence
+from collections.abc import AsyncIterator, Awaitable, Callable
 from types import TracebackType
-from typing import Any, Self, TypeVar
+from typing import Any, Self, TypeVar, Unpack
 
 import grpc
 import grpc.aio
@@ -15,55 +15,12 @@ from warmroute.client.channel import Connection, method, serialized
 from warmroute.client.faults import error_of
 from warmroute.client.generation import AsyncGeneration
 from warmroute.client.keeper import Keeper
-from warmroute.client.messages import Booked, Outcome, Prompt, outcome_of, request_of
+from warmroute.client.messages import REPORT_S, Booked, Prompt, Terms, request_of
+from warmroute.client.reservations import AsyncReservation
 from warmroute.client.retry import Patience
-from warmroute.errors import RequestError, WarmrouteError
-from warmroute.logs import get
 from warmroute.v1 import router_pb2 as pb
 
 T = TypeVar("T")
-
-# A report waits no longer: what it says is soon old.
-_REPORT_S = 5.0
-
-log = get("client")
-
-
-class AsyncReservation(Booked):
-    """A booked decision. As a context manager it reports its end: `finished`, `failed` or `cancelled`."""
-
-    def __init__(
-        self, response: pb.RouteResponse, report: Callable[[Booked, pb.ReportRequest], Awaitable[None]]
-    ) -> None:
-        """Take the answer to a `RouteRequest`, and what reports."""
-        super().__init__(response)
-        self._report = report
-
-    async def first_token(self) -> None:
-        """Report the first token: the prefill share of the load goes."""
-        await self._report(self, self._first_token())
-
-    async def progress(self, output_tokens: int) -> None:
-        """Report how many output tokens there are so far."""
-        await self._report(self, self._progress(output_tokens))
-
-    async def close(self, outcome: Outcome = "finished") -> bool:
-        """Report the end; answers `False` where it was reported before."""
-        report = self._ended(outcome)
-        if report is not None:
-            # A task that is cancelled reports all the same.
-            await asyncio.shield(asyncio.ensure_future(self._report(self, report)))
-        return report is not None
-
-    async def __aenter__(self) -> Self:
-        """Nothing: the load is booked."""
-        return self
-
-    async def __aexit__(
-        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
-    ) -> None:
-        """Report the end, where it was not."""
-        await self.close(outcome_of(kind))
 
 
 class AsyncClient:
@@ -93,53 +50,32 @@ class AsyncClient:
         self._renewing: asyncio.Task[None] | None = None
 
     async def route(
-        self,
-        prompt: Prompt,
-        *,
-        model: str = "",
-        tenant: str = "",
-        max_output_tokens: int | None = None,
-        lora: str = "",
-        cache_salt: str = "",
-        session: str = "",
-        avoid_workers: Sequence[str] = (),
-        priority: int = 0,
-        request_id: str = "",
-        max_alternatives: int | None = None,
-        timeout_s: float | None = None,
+        self, prompt: Prompt, *, timeout_s: float | None = None, **terms: Unpack[Terms]
     ) -> AsyncReservation:
         """Choose a worker and book the load: `async with await client.route(...) as reservation`.
 
         Its lease time is renewed while it is open and the client is. Raises the errors of `warmroute.errors`.
+        Where renewing fails on this side, the next `route`, `first_token` or `progress` raises that.
         """
-        request = request_of(
-            prompt,
-            model=model,
-            tenant=tenant,
-            max_output_tokens=max_output_tokens,
-            lora=lora,
-            cache_salt=cache_salt,
-            session=session,
-            avoid_workers=avoid_workers,
-            priority=priority,
-            request_id=request_id,
-            max_alternatives=max_alternatives,
-        )
+        self._keeper.check()
+        request = request_of(prompt, **terms)
         response = await self._ask(self._route, request, request, timeout_s)
         reservation = AsyncReservation(response, self._report)
-        self._keeper.add(reservation, time.monotonic())
+        self._keeper.told(reservation, time.monotonic())
         if self._renewing is None and reservation.lease_time_s > 0:
             self._renewing = asyncio.create_task(self._renew())
         return reservation
 
-    async def decide(self, prompt: Prompt, *, timeout_s: float | None = None, **terms: Any) -> pb.Decision:
+    async def decide(
+        self, prompt: Prompt, *, timeout_s: float | None = None, **terms: Unpack[Terms]
+    ) -> pb.Decision:
         """Choose a worker and book nothing; `terms` are those of `route`."""
         request = request_of(prompt, **terms)
         reply = await self._ask(self._decide, pb.DecideRequest(request=request), request, timeout_s)
         return reply.decision
 
     async def explain(
-        self, prompt: Prompt, *, timeout_s: float | None = None, **terms: Any
+        self, prompt: Prompt, *, timeout_s: float | None = None, **terms: Unpack[Terms]
     ) -> pb.ExplainResponse:
         """Say where a request would go, and every worker's part in it; `terms` are those of `route`."""
         request = request_of(prompt, **terms)
@@ -152,7 +88,7 @@ class AsyncClient:
         sampling: pb.Sampling | None = None,
         return_token_ids: bool = False,
         timeout_s: float | None = None,
-        **terms: Any,
+        **terms: Unpack[Terms],
     ) -> AsyncGeneration:
         """Hand a request over; iterate over the answer for its chunks. `terms` are those of `route`.
 
@@ -229,23 +165,23 @@ class AsyncClient:
             await asyncio.sleep(pause)
 
     async def _report(self, booked: Booked, report: pb.ReportRequest) -> None:
-        """Report, as far as that goes: a router that is gone must not break its caller's own work."""
+        await self._tell(booked, report)
         if booked.is_open:
-            self._keeper.add(booked, time.monotonic())
-        else:
-            self._keeper.remove(booked)
-        try:
-            await self._report_call(report, _REPORT_S)
-        except grpc.aio.AioRpcError as error:
-            self._unreported(booked, error_of(error))
+            self._keeper.check()
 
-    def _unreported(self, booked: Booked, error: WarmrouteError) -> None:
-        if isinstance(error, RequestError):
-            self._keeper.remove(booked)
-        log.warning("a report did not arrive", worker=booked.worker, error=error)
+    async def _tell(self, booked: Booked, report: pb.ReportRequest) -> None:
+        """Report, as far as that goes: a router that is gone must not break its caller's own work."""
+        self._keeper.told(booked, time.monotonic())
+        try:
+            await self._report_call(report, REPORT_S)
+        except grpc.aio.AioRpcError as error:
+            self._keeper.lost(booked, error_of(error))
 
     async def _renew(self) -> None:
         while True:
             await asyncio.sleep(self._keeper.wait_s(time.monotonic()))
             due = [booked for booked in self._keeper.due(time.monotonic()) if booked.is_open]
-            await asyncio.gather(*(self._report(booked, booked._renewal()) for booked in due))
+            renewals = (self._tell(booked, booked._renewal()) for booked in due)
+            for result in await asyncio.gather(*renewals, return_exceptions=True):
+                if isinstance(result, Exception):
+                    self._keeper.failed(result)

@@ -3,9 +3,9 @@
 import contextlib
 import threading
 import time
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterator
 from types import TracebackType
-from typing import Any, Self, TypeVar
+from typing import Any, Self, TypeVar, Unpack
 
 import grpc
 
@@ -14,54 +14,12 @@ from warmroute.client.channel import Connection, method, serialized
 from warmroute.client.faults import error_of
 from warmroute.client.generation import Generation
 from warmroute.client.keeper import Keeper
-from warmroute.client.messages import Booked, Outcome, Prompt, outcome_of, request_of
+from warmroute.client.messages import REPORT_S, Booked, Prompt, Terms, request_of
+from warmroute.client.reservations import Reservation
 from warmroute.client.retry import Patience
-from warmroute.errors import RequestError, WarmrouteError
-from warmroute.logs import get
 from warmroute.v1 import router_pb2 as pb
 
 T = TypeVar("T")
-
-# A report waits no longer: what it says is soon old.
-_REPORT_S = 5.0
-
-log = get("client")
-
-
-class Reservation(Booked):
-    """A booked decision. As a context manager it reports its end: `finished`, `failed` or `cancelled`."""
-
-    def __init__(
-        self, response: pb.RouteResponse, report: Callable[[Booked, pb.ReportRequest], None]
-    ) -> None:
-        """Take the answer to a `RouteRequest`, and what reports."""
-        super().__init__(response)
-        self._report = report
-
-    def first_token(self) -> None:
-        """Report the first token: the prefill share of the load goes."""
-        self._report(self, self._first_token())
-
-    def progress(self, output_tokens: int) -> None:
-        """Report how many output tokens there are so far."""
-        self._report(self, self._progress(output_tokens))
-
-    def close(self, outcome: Outcome = "finished") -> bool:
-        """Report the end; answers `False` where it was reported before."""
-        report = self._ended(outcome)
-        if report is not None:
-            self._report(self, report)
-        return report is not None
-
-    def __enter__(self) -> Self:
-        """Nothing: the load is booked."""
-        return self
-
-    def __exit__(
-        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
-    ) -> None:
-        """Report the end, where it was not."""
-        self.close(outcome_of(kind))
 
 
 class Client:
@@ -92,53 +50,32 @@ class Client:
         self._ended = threading.Event()
         self._renewing: threading.Thread | None = None
 
-    def route(
-        self,
-        prompt: Prompt,
-        *,
-        model: str = "",
-        tenant: str = "",
-        max_output_tokens: int | None = None,
-        lora: str = "",
-        cache_salt: str = "",
-        session: str = "",
-        avoid_workers: Sequence[str] = (),
-        priority: int = 0,
-        request_id: str = "",
-        max_alternatives: int | None = None,
-        timeout_s: float | None = None,
-    ) -> Reservation:
+    def route(self, prompt: Prompt, *, timeout_s: float | None = None, **terms: Unpack[Terms]) -> Reservation:
         """Choose a worker and book the load. Use the answer in a `with` block, or `close` it.
 
         Its lease time is renewed while it is open and the client is. Raises the errors of `warmroute.errors`.
+        Where renewing fails on this side, the next `route`, `first_token` or `progress` raises that.
         """
-        request = request_of(
-            prompt,
-            model=model,
-            tenant=tenant,
-            max_output_tokens=max_output_tokens,
-            lora=lora,
-            cache_salt=cache_salt,
-            session=session,
-            avoid_workers=avoid_workers,
-            priority=priority,
-            request_id=request_id,
-            max_alternatives=max_alternatives,
-        )
+        self._keeper.check()
+        request = request_of(prompt, **terms)
         reservation = Reservation(self._ask(self._route, request, request, timeout_s), self._report)
+        self._keeper.told(reservation, time.monotonic())
         with self._lock:
-            self._keeper.add(reservation, time.monotonic())
             if self._renewing is None and reservation.lease_time_s > 0:
                 self._renewing = threading.Thread(target=self._renew, name="warmroute-leases", daemon=True)
                 self._renewing.start()
         return reservation
 
-    def decide(self, prompt: Prompt, *, timeout_s: float | None = None, **terms: Any) -> pb.Decision:
+    def decide(
+        self, prompt: Prompt, *, timeout_s: float | None = None, **terms: Unpack[Terms]
+    ) -> pb.Decision:
         """Choose a worker and book nothing; `terms` are those of `route`."""
         request = request_of(prompt, **terms)
         return self._ask(self._decide, pb.DecideRequest(request=request), request, timeout_s).decision
 
-    def explain(self, prompt: Prompt, *, timeout_s: float | None = None, **terms: Any) -> pb.ExplainResponse:
+    def explain(
+        self, prompt: Prompt, *, timeout_s: float | None = None, **terms: Unpack[Terms]
+    ) -> pb.ExplainResponse:
         """Say where a request would go, and every worker's part in it; `terms` are those of `route`."""
         request = request_of(prompt, **terms)
         return self._ask(self._explain, pb.ExplainRequest(request=request), request, timeout_s)
@@ -150,7 +87,7 @@ class Client:
         sampling: pb.Sampling | None = None,
         return_token_ids: bool = False,
         timeout_s: float | None = None,
-        **terms: Any,
+        **terms: Unpack[Terms],
     ) -> Generation:
         """Hand a request over; iterate over the answer for its chunks. `terms` are those of `route`.
 
@@ -226,31 +163,24 @@ class Client:
             time.sleep(pause)
 
     def _report(self, booked: Booked, report: pb.ReportRequest) -> None:
-        """Report, as far as that goes: a router that is gone must not break its caller's own work."""
-        with self._lock:
-            if booked.is_open:
-                self._keeper.add(booked, time.monotonic())
-            else:
-                self._keeper.remove(booked)
-        try:
-            self._report_call(report, _REPORT_S)
-        except grpc.RpcError as error:
-            self._unreported(booked, error_of(error))
+        self._tell(booked, report)
+        if booked.is_open:
+            self._keeper.check()
 
-    def _unreported(self, booked: Booked, error: WarmrouteError) -> None:
-        if isinstance(error, RequestError):
-            with self._lock:
-                self._keeper.remove(booked)
-        log.warning("a report did not arrive", worker=booked.worker, error=error)
+    def _tell(self, booked: Booked, report: pb.ReportRequest) -> None:
+        """Report, as far as that goes: a router that is gone must not break its caller's own work."""
+        self._keeper.told(booked, time.monotonic())
+        try:
+            self._report_call(report, REPORT_S)
+        except grpc.RpcError as error:
+            self._keeper.lost(booked, error_of(error))
 
     def _renew(self) -> None:
-        while True:
-            with self._lock:
-                wait_s = self._keeper.wait_s(time.monotonic())
-            if self._ended.wait(wait_s):
-                return
-            with self._lock:
-                due = self._keeper.due(time.monotonic())
-            for booked in due:
-                if booked.is_open:
-                    self._report(booked, booked._renewal())
+        while not self._ended.wait(self._keeper.wait_s(time.monotonic())):
+            for booked in self._keeper.due(time.monotonic()):
+                if not booked.is_open:
+                    continue
+                try:
+                    self._tell(booked, booked._renewal())
+                except Exception as error:
+                    self._keeper.failed(error)

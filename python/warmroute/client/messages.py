@@ -2,7 +2,7 @@
 
 import json
 from collections.abc import Iterable, Mapping, Sequence
-from typing import Any, Literal, TypeAlias
+from typing import Any, Literal, TypeAlias, TypedDict, Unpack
 
 from typing_extensions import Buffer
 
@@ -22,15 +22,37 @@ OUTCOMES: dict[str, pb.Outcome] = {
     "abandoned": pb.OUTCOME_ABANDONED,
 }
 
+# Messages on a stream that have no answer yet; whoever has one more waits until the router answers one.
+MAX_UNANSWERED = 1_024
+# A report waits no longer: what it says is soon old.
+REPORT_S = 5.0
 # What is reported for a caller who has left before the answer came.
 LEFT = pb.Ended(outcome=pb.OUTCOME_CANCELLED)
 # How long the end of a stream waits for the answers to what was sent on it.
 LAST_ANSWERS_S = 5.0
 
 
-def request_of(prompt: Prompt, **terms: Any) -> pb.RouteRequest:
-    """A `RouteRequest`; `terms` are its other fields, `None` for what is left out."""
-    request = pb.RouteRequest(**{name: value for name, value in terms.items() if value is not None})
+class Terms(TypedDict, total=False):
+    """What may be said of a request beside its prompt: fields of `RouteRequest`; `None` as if left out."""
+
+    model: str
+    tenant: str
+    max_output_tokens: int | None
+    lora: str
+    cache_salt: str
+    session: str
+    avoid_workers: Sequence[str]
+    priority: int
+    request_id: str
+    max_alternatives: int | None
+
+
+def request_of(prompt: Prompt, **terms: Unpack[Terms]) -> pb.RouteRequest:
+    """A `RouteRequest`."""
+    if unknown := terms.keys() - Terms.__annotations__.keys():
+        raise TypeError(f"{min(unknown)!r} is no term of a request: use {', '.join(Terms.__annotations__)}")
+    given: dict[str, Any] = {name: value for name, value in terms.items() if value is not None}
+    request = pb.RouteRequest(**given)
     if isinstance(prompt, str):
         request.text = prompt
     elif isinstance(prompt, Mapping):

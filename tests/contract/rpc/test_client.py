@@ -278,12 +278,12 @@ async def test_an_asyncio_stream(router: warmroute.Router, port: int) -> None:
             assert stats(router, "open") == [50]
             for reservation in made[:20]:
                 async with reservation:
-                    reservation.first_token()
-                    reservation.progress(4)
+                    await reservation.first_token()
+                    await reservation.progress(4)
             with pytest.raises(InvalidRequest):
                 await stream.route(b"123")
             assert stats(router, "open", "finished") == [30, 20]
-            made[20].close()
+            await made[20].close()
 
         async def is_gone() -> bool:
             return stats(router, "open", "finished", "abandoned") == [0, 21, 29]
@@ -362,13 +362,14 @@ def test_a_keeper_renews_in_time() -> None:
     timed, streamed = (
         Booked(pb.RouteResponse(reservation=n, lease_time_ms=ms)) for n, ms in ((1, 3_000), (2, 0))
     )
-    keeper.add(timed, 100.0)
-    keeper.add(streamed, 100.0)
+    keeper.told(timed, 100.0)
+    keeper.told(streamed, 100.0)
     assert keeper.wait_s(100.0) == pytest.approx(1.0)
     assert keeper.due(100.5) == []
     assert keeper.due(101.0) == [timed]
     assert keeper.due(101.5) == []
-    keeper.remove(timed)
+    timed._ended("finished")
+    keeper.told(timed, 102.5)
     assert keeper.due(200.0) == []
     assert keeper.wait_s(200.0) == pytest.approx(1.0)
 
