@@ -8,9 +8,10 @@ use super::Mirror;
 use super::pages::Pages;
 use crate::block::{BlockHash, BlockHasher, Chain, Namespace};
 use crate::event::{EngineHash, Event, Removed, Stored, Tier};
+use crate::prefix::Forget;
 use crate::time::Time;
 
-/// Blocks that are taken into the index under one lock: a decision waits for two microseconds.
+/// The router's blocks that are taken into the index under one lock: a decision waits for two microseconds.
 pub(super) const BLOCKS_AT_ONCE: usize = 8;
 /// Blocks of an engine that has not told how many it has. More than this are a fault of its events.
 const MAX_BLOCKS: usize = 1 << 24;
@@ -129,8 +130,8 @@ impl Mirror {
         let parts = self.parts();
         let held = &mut self.tiers[Tier::Device as usize];
         let mut hashes = hashes.into_iter();
-        let mut blocks = Vec::with_capacity(run.len().min(BLOCKS_AT_ONCE) * parts);
-        for part in run.chunks(BLOCKS_AT_ONCE) {
+        let mut blocks = Vec::with_capacity(BLOCKS_AT_ONCE.max(parts));
+        for part in run.chunks((BLOCKS_AT_ONCE / parts).max(1)) {
             blocks.clear();
             blocks.extend(hashes.by_ref().take(part.len() * parts));
             let mut router = self.router.lock_last();
@@ -189,10 +190,8 @@ impl Mirror {
 
     /// The router forgets what the worker holds, and this is no news to the mirror.
     pub(super) fn clear_router(&mut self) {
-        self.router.empty(self.worker);
-        let mut router = self.router.lock_last();
-        router.clear(self.worker);
-        self.clears = router.clears(self.worker).unwrap_or_default();
+        self.router.forget(self.worker, Forget::Everything, Time::ZERO);
+        self.clears = self.router.lock_last().count_clear(self.worker).unwrap_or_default();
     }
 
     /// An engine that holds more blocks than it has loses events: everything is a guess. Of lower tiers it is less

@@ -11,6 +11,7 @@ use super::Mirror;
 use super::apply::{BLOCKS_AT_ONCE, follow, root};
 use crate::block::{BlockHash, Chain};
 use crate::event::{EngineHash, Stored, Tier};
+use crate::prefix::Forget;
 use crate::time::Time;
 
 /// A block that can be placed.
@@ -29,7 +30,7 @@ impl Mirror {
         let mut hashes = Vec::new();
         let puts = self.place(event, &mut hashes);
         self.stats.orphan_blocks += blocks - puts.len() as u64;
-        for puts in puts.chunks(BLOCKS_AT_ONCE) {
+        for puts in puts.chunks((BLOCKS_AT_ONCE / self.parts()).max(1)) {
             self.put_away(puts, &hashes, now);
         }
     }
@@ -38,7 +39,7 @@ impl Mirror {
         self.tiers[Tier::Lower as usize].clear();
         self.pages.iter_mut().for_each(|pages| pages.clear_lower());
         self.twins.retain(|(tier, _), _| *tier == Tier::Device);
-        self.router.lock_last().clear_lower(self.worker);
+        self.router.forget(self.worker, Forget::LowerTiers, Time::ZERO);
     }
 
     /// Finds the event's blocks: by name, or by their tokens where those before them are found.

@@ -20,6 +20,7 @@ pub use stats::MirrorStats;
 
 use crate::event::{self, Batch, Tier};
 use crate::ids::WorkerId;
+use crate::prefix::Forget;
 use crate::router::SharedRouter;
 use crate::time::Time;
 use held::Held;
@@ -334,7 +335,7 @@ impl Mirror {
         self.stats.losses += 1;
         self.in_doubt = true;
         self.forget_names();
-        self.router.lock().doubt(self.worker, now);
+        self.router.forget(self.worker, Forget::Events, now);
     }
 
     fn apply(&mut self, number: u64, batch: &Batch<'_>, now: Time) {

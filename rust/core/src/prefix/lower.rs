@@ -59,11 +59,6 @@ impl PrefixIndex {
         self.is_confirmed(lower(slot), block)
     }
 
-    /// Drops everything that the worker holds in lower tiers.
-    pub fn clear_lower(&mut self, slot: Slot) {
-        self.clear_holder(lower(slot));
-    }
-
     /// Blocks that the worker holds in lower tiers.
     pub fn lower_blocks(&self, slot: Slot) -> u64 {
         self.blocks(lower(slot)).0

@@ -15,6 +15,7 @@ mod ballast;
 mod budget;
 mod check;
 mod expire;
+mod forget;
 mod grow;
 mod lists;
 mod lookup;
@@ -36,9 +37,8 @@ mod workers;
 
 #[cfg(test)]
 mod model;
-#[cfg(test)]
-mod reference;
 
+pub use forget::{Forget, Forgetting};
 pub use lookup::{Overlap, Overlaps};
 pub use stats::IndexStats;
 pub use store::UnknownParent;

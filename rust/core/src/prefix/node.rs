@@ -130,6 +130,12 @@ impl Span {
         self.held - self.confirmed
     }
 
+    /// The span without its last `blocks` blocks.
+    pub(super) fn without(self, blocks: usize) -> Span {
+        let held = self.held - blocks;
+        Span::new(self.confirmed.min(held), held, self.expires)
+    }
+
     /// The list that a holder with this span is in.
     pub(super) fn list(self) -> Option<List> {
         match (self.confirmed, self.held) {

@@ -1,9 +1,8 @@
 //! The workers: their capacity, and what they hold in all.
 
-use std::cmp::Reverse;
-
 use super::PrefixIndex;
 use super::ballast::Ballast;
+use super::forget::Forget;
 use super::lower::{LOWER, lower};
 use super::mark::Mark;
 use super::node::{List, NIL, Span};
@@ -57,8 +56,8 @@ impl PrefixIndex {
 
     /// Drops everything that the worker holds, and forgets the slot.
     pub fn remove_worker(&mut self, slot: Slot) {
+        self.clear_worker(slot);
         for slot in [slot, lower(slot)] {
-            self.clear_holder(slot);
             let (workers, index) = self.places(slot);
             if let Some(worker) = workers.get_mut(index) {
                 *worker = None;
@@ -66,64 +65,10 @@ impl PrefixIndex {
         }
     }
 
-    /// Drops everything that the worker holds, in lower tiers too: it restarted, or its events have a gap.
+    /// Drops everything that the worker holds, in lower tiers too. [`PrefixIndex::forget`] does so bit by bit.
     pub fn clear_worker(&mut self, slot: Slot) {
-        self.clear_holder(slot);
-        self.clear_holder(lower(slot));
-    }
-
-    /// The same for at most `blocks` blocks; false where there are more.
-    pub fn clear_some(&mut self, slot: Slot, blocks: usize) -> bool {
-        let rest = self.drop_oldest(slot, blocks);
-        self.drop_oldest(lower(slot), rest) > 0
-    }
-
-    pub(super) fn clear_holder(&mut self, slot: Slot) {
-        if let Some(worker) = self.worker_mut(slot) {
-            worker.ballast = Ballast::default();
-        }
-        self.drop_oldest(slot, usize::MAX);
-    }
-
-    /// Drops up to `blocks` blocks of a worker, predicted ones first; gives how many more it might have dropped.
-    fn drop_oldest(&mut self, slot: Slot, mut blocks: usize) -> usize {
-        let oldest = |index: &PrefixIndex, list| index.oldest_of(slot.0, list);
-        while blocks > 0
-            && let Some(id) = oldest(self, List::Predicted).or_else(|| oldest(self, List::Confirmed))
-        {
-            let span = self.span(id, slot.0);
-            let dropped = span.held.min(blocks);
-            let held = span.held - dropped;
-            self.put(id, slot.0, Span::new(span.confirmed.min(held), held, span.expires), false, NIL);
-            self.tidy(id);
-            blocks -= dropped;
-        }
-        blocks
-    }
-
-    /// Takes what is confirmed for the worker for predicted until `expires`, up to its capacity: its events have a
-    /// gap, and what it held before is a guess.
-    pub fn demote(&mut self, slot: Slot, now: Time, expires: Time) {
-        self.now = self.now.max(now);
-        for id in self.entries(slot.0, List::Predicted) {
-            let span = self.span(id, slot.0);
-            let live = span.expires > self.now;
-            let held = if live { span.held } else { span.confirmed };
-            let expires = if live { span.expires.max(expires) } else { expires };
-            if held > 0 {
-                self.put(id, slot.0, Span::new(0, held, expires), false, NIL);
-            }
-        }
-        // Least recently touched first and deeper first, as predictions are kept.
-        let confirmed = self.entries(slot.0, List::Confirmed);
-        let mut order: Vec<_> =
-            confirmed.iter().map(|&id| (self.slab[id].touched, Reverse(self.nodes_above(id)), id)).collect();
-        order.sort_unstable();
-        for (_, _, id) in order {
-            let span = self.span(id, slot.0);
-            self.put(id, slot.0, Span::new(0, span.held, expires), true, NIL);
-        }
-        self.enforce_capacity(slot.0);
+        let mut forgetting = self.forget(slot, Forget::Everything);
+        self.forget_some(slot, &mut forgetting, Time::ZERO, Time::ZERO, usize::MAX);
     }
 
     /// Whether the worker is known to hold `block`.
@@ -181,7 +126,18 @@ impl PrefixIndex {
 
     /// Drops the least recently touched predictions of a worker, deepest first, down to its capacity.
     pub(super) fn enforce_capacity(&mut self, worker: u32) {
-        while let Some(excess) = self.excess(worker) {
+        if self.excess(worker, 0).is_some() {
+            self.make_room(worker, 0, usize::MAX);
+        }
+    }
+
+    /// The same, until `more` blocks have room, for at most `most` blocks; gives how many were dropped.
+    pub(super) fn make_room(&mut self, worker: u32, more: usize, most: usize) -> usize {
+        let mut left = most;
+        while let Some(excess) = self.excess(worker, more)
+            && left > 0
+        {
+            let excess = excess.min(left);
             let oldest = self.oldest_of(worker, List::Predicted);
             let expires = oldest.map(|id| self.span(id, worker).expires);
             if let Some(known) = self.worker_mut(Slot(worker))
@@ -190,16 +146,23 @@ impl PrefixIndex {
                     .oldest()
                     .is_some_and(|oldest| expires.is_none_or(|expires| oldest <= expires))
             {
-                known.ballast.take(excess);
+                left -= known.ballast.take(excess);
                 continue;
             }
-            let Some(id) = oldest else { return };
+            let Some(id) = oldest else { break };
             let span = self.span(id, worker);
             let dropped = span.predicted().min(excess);
-            self.put(id, worker, Span::new(span.confirmed, span.held - dropped, span.expires), false, NIL);
-            self.counters.capacity_dropped += dropped as u64;
+            self.put(id, worker, span.without(dropped), false, NIL);
+            self.count_dropped(dropped);
             self.tidy(id);
+            left -= dropped;
         }
+        most - left
+    }
+
+    /// Counts blocks that went for a worker's capacity.
+    pub(super) fn count_dropped(&mut self, blocks: usize) {
+        self.counters.capacity_dropped += blocks as u64;
     }
 
     /// Drops the predicted blocks of one entry; gives how many there were.
@@ -226,24 +189,14 @@ impl PrefixIndex {
         (workers, (slot.0 & !LOWER) as usize)
     }
 
-    /// Predicted blocks beyond the capacity, where there are any.
-    fn excess(&self, worker: u32) -> Option<usize> {
+    /// Predicted blocks beyond the capacity, where there are any once there are `more`.
+    pub(super) fn excess(&self, worker: u32, more: usize) -> Option<usize> {
         let worker = self.worker(Slot(worker))?;
-        let excess = (worker.predicted + worker.ballast.blocks()).checked_sub(worker.capacity? as usize)?;
-        (excess > 0).then_some(excess)
+        let predicted = worker.predicted + worker.ballast.blocks() + more;
+        predicted.checked_sub(worker.capacity? as usize).filter(|excess| *excess > 0)
     }
 
-    /// The nodes of a worker's entries, in the order of their list.
-    fn entries(&self, worker: u32, list: List) -> Vec<u32> {
-        let next = |&id: &u32| self.links(id, worker).map(|(_, next)| next).filter(|&next| next != NIL);
-        std::iter::successors(self.oldest_of(worker, list), next).collect()
-    }
-
-    fn nodes_above(&self, id: u32) -> usize {
-        std::iter::successors(self.parent_of(id), |&id| self.parent_of(id)).count()
-    }
-
-    fn oldest_of(&self, worker: u32, list: List) -> Option<u32> {
+    pub(super) fn oldest_of(&self, worker: u32, list: List) -> Option<u32> {
         self.worker(Slot(worker)).map(|worker| worker.lists[list as usize][0]).filter(|&id| id != NIL)
     }
 }

@@ -6,9 +6,9 @@ use super::Router;
 use super::truth::Following;
 use crate::block::{BlockHash, Units};
 use crate::event::Tier;
-use crate::ids::{Slot, WorkerId};
+use crate::ids::WorkerId;
 use crate::load::ledger::Ended;
-use crate::prefix::UnknownParent;
+use crate::prefix::{Forget, Forgetting, UnknownParent};
 use crate::time::Time;
 
 /// Open requests that each decision looks at: more than one, so that it comes round to all.
@@ -83,42 +83,42 @@ impl Router {
         }
     }
 
-    /// Blocks that `worker` is taken to hold, in all tiers.
-    pub(crate) fn blocks_of(&self, worker: WorkerId) -> usize {
-        if self.present(worker).is_err() {
-            return 0;
+    /// Begins to forget what `worker` holds; [`Router::forget_some`] goes on. It is no earlier than `now`.
+    pub(crate) fn forget(&mut self, worker: WorkerId, what: Forget, now: Time) -> Result<Forgetting, Gone> {
+        self.present(worker)?;
+        self.now = self.now.max(now);
+        if what == Forget::Everything {
+            self.following[worker.slot.index()].inexact = false;
         }
-        let (confirmed, predicted) = self.index.blocks(worker.slot);
-        (confirmed + predicted + self.index.lower_blocks(worker.slot)) as usize
+        Ok(self.index.forget(worker.slot, what))
     }
 
-    /// Forgets at most `blocks` of what `worker` holds; false where there is more.
-    pub(crate) fn clear_some(&mut self, worker: WorkerId, blocks: usize) -> bool {
-        self.present(worker).is_err() || self.index.clear_some(worker.slot, blocks)
+    /// Forgets some more, which takes as long as it does to drop `blocks` blocks; says whether that was all.
+    pub(crate) fn forget_some(
+        &mut self,
+        worker: WorkerId,
+        forgetting: &mut Forgetting,
+        blocks: usize,
+    ) -> Result<bool, Gone> {
+        self.present(worker)?;
+        if forgetting.what() == Forget::Events {
+            // Decisions that are made between two pieces are told from those before and after.
+            let losses = &mut self.following[worker.slot.index()].losses;
+            *losses = losses.wrapping_add(1);
+        }
+        let expires = self.now.after(Duration::from_millis(self.config.prediction_lifetime_ms));
+        Ok(self.index.forget_some(worker.slot, forgetting, self.now, expires, blocks))
     }
 
-    /// `worker` holds nothing.
-    pub(crate) fn clear(&mut self, worker: WorkerId) {
-        if self.present(worker).is_ok() {
-            self.clear_slot(worker.slot);
+    /// Tells whoever follows `worker` that what it held was forgotten; gives how often that was.
+    pub(crate) fn count_clear(&mut self, worker: WorkerId) -> Result<u32, Gone> {
+        self.present(worker)?;
+        let index = worker.slot.index();
+        if self.clears.len() <= index {
+            self.clears.resize(index + 1, 0);
         }
-    }
-
-    /// Events of `worker` were lost: what they confirmed counts as predicted, as if it had been routed there.
-    pub(crate) fn doubt(&mut self, worker: WorkerId, now: Time) {
-        if self.present(worker).is_ok() {
-            self.following[worker.slot.index()].losses += 1;
-            let lifetime = Duration::from_millis(self.config.prediction_lifetime_ms);
-            self.index.demote(worker.slot, now, now.after(lifetime));
-            self.index.clear_lower(worker.slot);
-        }
-    }
-
-    /// `worker` holds nothing in lower tiers.
-    pub(crate) fn clear_lower(&mut self, worker: WorkerId) {
-        if self.present(worker).is_ok() {
-            self.index.clear_lower(worker.slot);
-        }
+        self.clears[index] = self.clears[index].wrapping_add(1);
+        Ok(self.clears[index])
     }
 
     /// Says whether the events of `worker` are applied as they come, and how many of its blocks are copies of others.
@@ -171,15 +171,12 @@ impl Router {
         self.index.occupy(slot, u32::try_from(taken).unwrap_or(u32::MAX), expires);
     }
 
-    /// Forgets everything that the worker in `slot` holds.
-    pub(super) fn clear_slot(&mut self, slot: Slot) {
-        if self.clears.len() <= slot.index() {
-            self.clears.resize(slot.index() + 1, 0);
-        }
-        self.clears[slot.index()] = self.clears[slot.index()].wrapping_add(1);
-        self.index.clear_worker(slot);
-        if let Some(following) = self.following.get_mut(slot.index()) {
-            following.inexact = false;
+    /// Forgets everything that `worker` holds, at once.
+    pub(super) fn clear(&mut self, worker: WorkerId) {
+        if let (Ok(_), Ok(mut all)) =
+            (self.count_clear(worker), self.forget(worker, Forget::Everything, self.now))
+        {
+            self.index.forget_some(worker.slot, &mut all, self.now, self.now, usize::MAX);
         }
     }
 

@@ -7,6 +7,8 @@ mod events;
 mod explain;
 mod hits;
 mod others;
+#[cfg(test)]
+mod pieces;
 mod shared;
 mod stats;
 mod truth;
@@ -208,7 +210,7 @@ impl Router {
     pub fn set_ready(&mut self, name: &str, ready: bool) -> Result<(), FleetError> {
         let worker = self.fleet.set_ready(name, ready)?;
         if !ready {
-            self.clear_slot(worker.id.slot);
+            self.clear(worker.id);
         }
         Ok(())
     }

@@ -11,19 +11,21 @@ use crate::config::RouterConfig;
 use crate::error::{ConfigError, FleetError, RouteError};
 use crate::ids::WorkerId;
 use crate::load::ledger::{Outcome, Reservation};
+use crate::prefix::Forget;
 use crate::router::{Decision, Others, RouteRequest, Router};
 use crate::time::Time;
 
 /// How often the lock is looked at before the thread sleeps for it, some ten microseconds in all. It is held for a
 /// few; to sleep and be woken takes fifty.
 const LOOKS: u32 = 512;
-/// Blocks that are forgotten under one lock, at some sixty nanoseconds each.
-const FORGOTTEN_AT_ONCE: usize = 64;
+/// Blocks that are forgotten under one lock, or entries of the index that are looked at for it, at some sixty
+/// nanoseconds each.
+pub(super) const FORGOTTEN_AT_ONCE: usize = 64;
 
 /// A router behind a lock. Cloning it is cheap, and every clone is the same router.
 ///
 /// Prompts are hashed outside the lock; a decision holds it for a few microseconds, and so do events, a few blocks
-/// at a time. When events of a worker are lost, all that it holds is put in doubt under one lock.
+/// at a time; so does what is forgotten of a worker that goes, restarts or loses events.
 #[derive(Clone, Debug)]
 pub struct SharedRouter {
     router: Arc<Mutex<Router>>,
@@ -80,15 +82,16 @@ impl SharedRouter {
     }
 
     /// Forgets what `worker` holds, a few blocks at a time: decisions go on meanwhile, on what is left. Whoever
-    /// calls this then says under one lock what has become of the worker.
-    pub(crate) fn empty(&self, worker: WorkerId) {
-        // What is predicted meanwhile is not waited for.
-        let mut rest = self.lock_last().blocks_of(worker);
-        while rest > 0 {
+    /// calls this for everything then says under one lock what has become of the worker.
+    pub(crate) fn forget(&self, worker: WorkerId, what: Forget, now: Time) {
+        let Ok(mut forgetting) = self.lock_last().forget(worker, what, now) else { return };
+        loop {
             let mut router = self.lock_last();
-            let done = router.clear_some(worker, FORGOTTEN_AT_ONCE);
+            let done = router.forget_some(worker, &mut forgetting, FORGOTTEN_AT_ONCE);
             MutexGuard::unlock_fair(router);
-            rest = if done { 0 } else { rest.saturating_sub(FORGOTTEN_AT_ONCE) };
+            if done != Ok(false) {
+                return;
+            }
         }
     }
 
@@ -115,7 +118,7 @@ impl SharedRouter {
     /// Takes a worker out, so that no request goes there while what it holds is forgotten.
     fn pause(&self, name: &str) -> Result<(), FleetError> {
         let worker = self.lock().pause(name)?;
-        self.empty(worker);
+        self.forget(worker, Forget::Everything, Time::ZERO);
         Ok(())
     }
 

@@ -2,8 +2,9 @@
 
 use std::collections::BTreeMap;
 
-use super::lower::LOWER;
 use crate::block::BlockHash;
+use crate::prefix::Forget;
+use crate::prefix::lower::LOWER;
 
 /// A prefix: one symbol a block.
 pub(super) type Path = Vec<u8>;
@@ -34,6 +35,8 @@ pub(super) enum Fault {
     PredictionUnconfirms,
     /// What lower tiers hold counts from the prompt's start alone.
     LowerStartsAtTheRoot,
+    /// Where events are lost, first blocks stay confirmed.
+    DoubtSparesFirstBlocks,
 }
 
 #[derive(Clone, Debug, Default)]
@@ -109,6 +112,23 @@ impl Reference {
     pub(super) fn clear_all(&mut self, worker: u32) {
         self.clear(worker);
         self.clear(worker | LOWER);
+    }
+
+    /// Takes back what is held now; what was confirmed is predicted until `lives_until` where events were lost.
+    pub(super) fn forget(&mut self, worker: u32, what: Forget, lives_until: u64) {
+        match what {
+            Forget::Everything => self.clear_all(worker),
+            Forget::LowerTiers => self.clear(worker | LOWER),
+            Forget::Events => {
+                self.clear(worker | LOWER);
+                let spared = self.fault == Some(Fault::DoubtSparesFirstBlocks);
+                for ((holder, path), state) in &mut self.held {
+                    if *holder == worker && *state == State::Confirmed && !(spared && path.len() == 1) {
+                        *state = State::Predicted { expires: lives_until, touched: self.predictions };
+                    }
+                }
+            }
+        }
     }
 
     /// The lower tier holds the last `blocks` blocks of a path.
