@@ -28,8 +28,6 @@ mod tests {
         let Ok(body) = Body::parse(Endpoint::ChatCompletions, CHAT) else { return };
         let request = chat::read(&body, template.content_format());
         let Ok(rendering) = request.and_then(|request| request.rendering(&template)) else { return };
-        // Not bounded: values that a template nests in themselves by the thousand, and lists that it doubles again and
-        // again. The worker renders the same template.
         let _text_or_refusal = template.render(python::map(rendering.variables));
     }
 

@@ -1,10 +1,12 @@
 //! Chat templates, rendered as Hugging Face renders them.
 
 mod clock;
+mod depth;
 mod dumps;
 mod filters;
 mod format;
 
+use minijinja::machinery::parse;
 use minijinja::syntax::SyntaxConfig;
 use minijinja::value::{Value, ValueKind};
 use minijinja::{AutoEscape, Environment, Error, ErrorKind, Output, State};
@@ -22,6 +24,7 @@ pub(crate) struct ChatTemplate {
     knows_developer: bool,
     mentions_content: bool,
     wants_system_first: Option<bool>,
+    nests: bool,
 }
 
 const NAME: &str = "chat";
@@ -31,6 +34,12 @@ const NAME: &str = "chat";
 /// Enough for a chat of some 50 MB, and a bound for what a hostile template, or a template that is quadratic in
 /// the messages, does with a hostile body: about a second, and 256 MB.
 const FUEL: u64 = 1 << 22;
+
+/// The same for a template whose values may nest in one another without end. Each instruction adds a level at most.
+const FUEL_WHERE_NESTING: u64 = 1 << 16;
+/// To drop, compare or walk a level takes up to 2.4 KB of stack without optimisation.
+const STACK_PER_LEVEL: usize = 4 << 10;
+const STACK_WHERE_NESTING: usize = FUEL_WHERE_NESTING as usize * STACK_PER_LEVEL;
 
 /// The longest template of a model is a tenth of it.
 const LONGEST_SOURCE: usize = 256 << 10;
@@ -58,19 +67,28 @@ impl ChatTemplate {
         let syntax = SyntaxConfig::builder().trim_blocks(true).lstrip_blocks(true).build();
         let syntax = syntax.map_err(|error| error.to_string())?;
         let content_format = format::detect(&source, &syntax);
+        let nests = parse(&source, NAME, syntax.clone()).is_ok_and(|root| !depth::is_bounded(&root));
         let mut environment = environment(syntax);
+        if nests {
+            environment.set_fuel(Some(FUEL_WHERE_NESTING));
+        }
         if escapes(&source) {
             environment.remove_filter("safe");
         }
         environment.add_template_owned(NAME, source).map_err(|error| error.to_string())?;
-        let wants_system_first =
-            if marks_generation { Some(true) } else { wants_system_first(environment.clone()) };
+        let trial = || wants_system_first(environment.clone());
+        let wants_system_first = match (marks_generation, nests) {
+            (true, _) => Some(true),
+            (false, false) => trial(),
+            (false, true) => on_stack(STACK_WHERE_NESTING, trial)?,
+        };
         Ok(ChatTemplate {
             environment,
             content_format,
             knows_developer,
             mentions_content,
             wants_system_first,
+            nests,
         })
     }
 
@@ -110,10 +128,16 @@ impl ChatTemplate {
     /// # Errors
     /// [`Refused`] where the template raises, or uses what is not the same here as in Python.
     pub(crate) fn render(&self, context: Value) -> Result<String, Refused> {
-        let text = contained(Refused::Template, || {
-            let template = self.environment.get_template(NAME);
-            template.and_then(|template| template.render(context)).map_err(|error| refusal(&error))
-        })?;
+        let render = || {
+            contained(Refused::Template, || {
+                let template = self.environment.get_template(NAME);
+                template.and_then(|template| template.render(context)).map_err(|error| refusal(&error))
+            })
+        };
+        let text = match self.nests {
+            false => render()?,
+            true => on_stack(STACK_WHERE_NESTING, render).unwrap_or(Err(Refused::Template))?,
+        };
         if text.contains(UNLIKE_PYTHON) { Err(Refused::Template) } else { Ok(text) }
     }
 }
@@ -184,10 +208,15 @@ const RAISED: &str = "the template raises an error";
 /// # Errors
 /// Where there is no thread, or it panics.
 pub(crate) fn on_deep_stack<T: Send>(source: &str, parse: impl FnOnce() -> T + Send) -> Result<T, String> {
-    let thread = std::thread::Builder::new().stack_size((1 << 20) + source.len() * STACK_PER_BYTE);
+    on_stack((1 << 20) + source.len() * STACK_PER_BYTE, parse)
+}
+
+/// Runs `work` on a thread with a stack of `bytes`, of which only what is used takes memory.
+fn on_stack<T: Send>(bytes: usize, work: impl FnOnce() -> T + Send) -> Result<T, String> {
+    let thread = std::thread::Builder::new().stack_size(bytes);
     std::thread::scope(|scope| {
-        let parsing = thread.spawn_scoped(scope, parse).map_err(|error| error.to_string())?;
-        parsing.join().map_err(|_| "it cannot be read".to_owned())
+        let working = thread.spawn_scoped(scope, work).map_err(|error| error.to_string())?;
+        working.join().map_err(|_| "it cannot be read".to_owned())
     })
 }
 

@@ -9,7 +9,10 @@
 mod entry;
 
 use std::fmt::Write;
+use std::path::Path;
 use std::time::{Duration, Instant};
+
+use warmroute_prompt::{Endpoint, LoadOptions, Prompter, Rung};
 
 /// What a kind of body is, for a size in bytes.
 type Maker = fn(usize) -> String;
@@ -160,4 +163,82 @@ fn depth_is_refused_or_followed() {
         }
     };
     std::thread::Builder::new().stack_size(2 << 20).spawn(run).unwrap().join().unwrap();
+}
+
+/// Ways to put a value into itself in each round of a loop, and what is then done with it.
+const NESTING: [(&str, &str); 20] = [
+    ("{% set ns.x = [ns.x] %}", ""),
+    ("{% set ns.x = (ns.x,) %}", ""),
+    ("{% set y = [ns['x']] %}{% set ns.x = y %}", ""),
+    ("{% set ns.x = {'a': ns.x} %}", ""),
+    ("{% set ns.x = {'a': ns.x}.items() | list %}", ""),
+    ("{% set ns.x = dict(a=ns.x) %}", ""),
+    ("{% set ns.x = namespace(a=ns.x) %}", ""),
+    ("{% set b = namespace(y=ns.x) %}{% set ns.x = b %}", ""),
+    ("{% set ns.x = ns.x[0:] %}", "{% for a in ns.x %}{{ a }}{% endfor %}{{ ns.x | length }}"),
+    ("{% set ns.x = (ns.x + ns.x)[0:2] %}", "{{ ns.x | list }}"),
+    ("{% set ns.x = ns.x | reverse %}", "{{ ns.x | list }}"),
+    ("{% for q in [ns.x] %}{% set ns.x = loop %}{% endfor %}", "{{ ns.x }}"),
+    (
+        "{% set ns.x = [ns.x] %}{% set ns.y = [ns.y] %}",
+        "{{ ns.x == ns.y }}{{ ns.x < ns.y }}{{ ns.x in [ns.y] }}",
+    ),
+    (
+        "{% set ns.x = {'a': ns.x} %}{% set ns.y = {'a': ns.y} %}",
+        "{{ ns.x == ns.y }}{{ [ns.x, ns.y] | sort }}",
+    ),
+    ("{% set ns.x = [ns.x] %}{% set ns.y = [ns.y] %}", "{{ [ns.x, ns.y] | unique | list | length }}"),
+    ("{% set ns.x = [ns.x] %}", "{{ {'a': 1}[ns.x] }}{{ ns.x.a.b }}"),
+    ("{% set ns.x = [ns.x] %}", "{{ ns.x }}{{ ns.x ~ 'a' }}{{ ns.x | string }}{{ ns.x | join }}"),
+    ("{% set ns.x = {'a': ns.x} %}", "{{ ns.x | tojson }}"),
+    ("{% set ns.x = {ns.x | string: ns.x} %}", "{{ raise_exception(ns.x) }}"),
+    ("{% set q = ns.x %}{% macro f() %}{{ q }}{% endmacro %}{% set ns.x = f %}", "{{ ns.x() }}"),
+];
+
+/// Each of them with so many rounds, and those that need no loop.
+fn nesting_templates(rounds: usize) -> Vec<String> {
+    let looped = NESTING.map(|(step, end)| {
+        format!(
+            "{{% set ns = namespace(x=[1], y=[1]) %}}{{% for i in range({rounds}) %}}{step}{{% endfor %}}{end}x"
+        )
+    });
+    let straight = "{% set x = [x] %}".repeat(rounds.min(10_000));
+    let called = format!(
+        "{{% macro f(x, n) %}}{{% if n %}}{{{{ f({}, n - 1) }}}}{{% endif %}}{{% endmacro %}}{{{{ f(1, {rounds}) }}}}x",
+        nested("[", "]", 50).replace('1', "x")
+    );
+    let again = format!(
+        "{{% for i in [1] recursive %}}{{{{ loop({}) if loop.depth < {rounds} }}}}{{% endfor %}}x",
+        nested("[", "]", 50).replace('1', "i")
+    );
+    looped.into_iter().chain([straight + "x", called, again]).collect()
+}
+
+/// A template is an operator's own file. However deep it nests values, they are made, compared, printed and dropped on
+/// a stack as small as those of the router's threads.
+#[test]
+fn values_that_a_template_nests_do_not_overflow_the_stack() {
+    let file = std::env::temp_dir().join(format!("warmroute-nesting-{}.jinja", std::process::id()));
+    let folder = Path::new(env!("CARGO_MANIFEST_DIR")).join("../../python/warmroute/data/tokenizer");
+    let body = chat("x");
+    for rounds in [10, 2_000, 100_000] {
+        for template in nesting_templates(rounds) {
+            std::fs::write(&file, &template).unwrap();
+            let options = LoadOptions { chat_template: Some(file.clone()), ..LoadOptions::default() };
+            let prompter = Prompter::load(&folder, &options).unwrap();
+            let (body, begun) = (body.clone(), Instant::now());
+            let read = move || {
+                for _ in 0..2 {
+                    let body = prompter.parse(Endpoint::ChatCompletions, body.as_bytes()).unwrap();
+                    let prompt = prompter.read(&body).unwrap();
+                    assert!(rounds < 100_000 || prompt.rung() != Rung::Local || prompt.tokens() < 100);
+                }
+            };
+            let read = std::thread::Builder::new().stack_size(2 << 20).spawn(read);
+            read.unwrap().join().unwrap_or_else(|_| panic!("{template:.300}"));
+            println!("{rounds}: {:?}: {template:.120}", begun.elapsed());
+            assert!(begun.elapsed() < Duration::from_secs(60), "{template:.300}");
+        }
+    }
+    std::fs::remove_file(&file).unwrap();
 }

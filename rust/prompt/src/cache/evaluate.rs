@@ -1,11 +1,14 @@
 //! The expressions of a [`Program`](super::program::Program), while it runs.
 
+use std::sync::Arc;
+
 use minijinja::machinery::ast::CompareOpKind;
 
 use super::operations::{item, length, slice, truth};
 use super::program::{Call, Expr, Name};
 use super::run::{Ran, Run, Stop, push_flat, rope};
 use super::value::{List, Str, Val};
+use crate::python::DEEPEST_VALUE;
 
 impl<'p> Run<'p> {
     pub(super) fn truth(&mut self, expr: &'p Expr) -> Ran<bool> {
@@ -85,7 +88,12 @@ impl<'p> Run<'p> {
             Expr::Method(call) => self.known_or(call, Run::method)?,
             Expr::Function(name, arguments, keywords) => self.function(*name, arguments, keywords)?,
             Expr::List(items) => {
-                List::of(items.iter().map(|item| self.expr(item)).collect::<Ran<_>>()?, false)
+                let list = List::new(items.iter().map(|item| self.expr(item)).collect::<Ran<_>>()?, false);
+                // One that a template puts into itself again and again would be dropped by as many calls.
+                if list.depth > DEEPEST_VALUE {
+                    return Err(Stop);
+                }
+                Val::List(Arc::new(list))
             }
         })
     }

@@ -160,11 +160,15 @@ pub(super) struct List {
     /// The same list as minijinja has it, for calls.
     pub(super) source: Option<Value>,
     pub(super) memo: Memo,
+    /// Lists inside one another, with this one.
+    pub(super) depth: usize,
 }
 
 impl List {
     pub(super) fn new(items: Vec<Val>, lazy: bool) -> List {
-        List { items, lazy, slice: false, chat: None, source: None, memo: Memo::default() }
+        let depth = |item: &Val| if let Val::List(list) = item { list.depth } else { 0 };
+        let depth = 1 + items.iter().map(depth).max().unwrap_or(0);
+        List { items, lazy, slice: false, chat: None, source: None, memo: Memo::default(), depth }
     }
 
     /// A part of a list, and which messages it is.
