@@ -18,6 +18,7 @@ from warmroute.errors import (
 )
 from warmroute.native import PROXY_OPTIONS, Generation, RetryBudget
 from warmroute.rpc.calls import Context
+from warmroute.rpc.connections import Connections
 from warmroute.rpc.stats import Stats
 
 # Of a worker's reply that is no stream so much is read for its message.
@@ -33,6 +34,7 @@ class UpstreamOptions:
     connect_timeout_ms: int
     request_timeout_ms: int
     silence_timeout_ms: int
+    worker_idle_ms: int
     retries: bool
     retry_share: float
     retry_floor: float
@@ -59,7 +61,7 @@ class _Failed(Exception):
 
 
 class Upstream:
-    """The connections of `Generate` to the workers. One is made for each request, and closed with it."""
+    """Sends the requests of `Generate` to their workers."""
 
     def __init__(self, options: UpstreamOptions, stats: Stats, worker_key: str | None = None) -> None:
         """Take the options, where is counted, and the key that workers ask for."""
@@ -68,13 +70,11 @@ class Upstream:
         if worker_key is not None:
             self._headers["Authorization"] = f"Bearer {worker_key}"
         self._stats = stats
-        self._session: aiohttp.ClientSession | None = None
+        self._connections = Connections(options.worker_idle_ms / 1000)
 
     async def close(self) -> None:
         """Close what is open."""
-        if self._session is not None:
-            await self._session.close()
-            self._session = None
+        await self._connections.close()
 
     async def generate(self, generation: Generation, context: Context) -> None:
         """Choose a worker, send it the request, and write its reply to the call."""
@@ -125,7 +125,7 @@ class Upstream:
                 )
             await self._stream(generation, response, context)
         finally:
-            # Also in the middle of a reply: the engine aborts when its client is gone.
+            # In the middle of a reply: the engine aborts, since its client is gone. At its end: nothing.
             response.close()
 
     async def _send(self, generation: Generation) -> aiohttp.ClientResponse:
@@ -140,9 +140,7 @@ class Upstream:
         )
         # The call's own deadline needs nothing here: gRPC cancels the call when it passes.
         async with asyncio.timeout(options.request_timeout_ms / 1000 or None):
-            return await self._connections().post(
-                generation.url, data=generation.body, headers=headers, timeout=timeout, allow_redirects=False
-            )
+            return await self._connections.post(generation.url, generation.body, headers, timeout)
 
     async def _stream(
         self, generation: Generation, response: aiohttp.ClientResponse, context: Context
@@ -164,15 +162,8 @@ class Upstream:
             if broken is not None:
                 raise _interrupted(worker, f"failed ({broken})")
             if complete:
+                await self._connections.finish(response)
                 return
-
-    def _connections(self) -> aiohttp.ClientSession:
-        if self._session is None:
-            connector = aiohttp.TCPConnector(limit=0, force_close=True)
-            self._session = aiohttp.ClientSession(
-                connector=connector, headers={"User-Agent": "warmroute"}, auto_decompress=False
-            )
-        return self._session
 
 
 async def _read(worker: str, response: aiohttp.ClientResponse) -> bytes:
