@@ -6,6 +6,7 @@ the fleet. One that is down goes once the silence has lasted.
 
 import asyncio
 import ipaddress
+import math
 import random
 import time
 from collections.abc import Callable, Sequence
@@ -111,10 +112,10 @@ class Name:
     """One name that is looked up, and what it gave last."""
 
     text: str
+    good_at: float
     missed: dict[str, int] = field(default_factory=dict)
     workers: tuple[WorkerOptions, ...] = ()
-    good_at: float = field(default_factory=time.monotonic)
-    due: float = 0.0
+    due: float = -math.inf
 
     @property
     def is_service(self) -> bool:
@@ -135,6 +136,7 @@ class DnsSource:
         ttl_s: tuple[float, float],
         keep_s: float,
         is_up: Callable[[str], bool],
+        clock: Callable[[], float] = time.monotonic,
     ) -> None:
         """Take `HOST:PORT` or `_service._tcp.HOST`, who asks, and the least and most time between lookups.
 
@@ -142,7 +144,8 @@ class DnsSource:
         """
         for text in names:
             _checked(text)
-        self._names = [Name(text) for text in names]
+        self._clock = clock
+        self._names = [Name(text, clock()) for text in names]
         self._lookups = lookups
         self._ttl_s = ttl_s
         self._keep_s = keep_s
@@ -152,7 +155,7 @@ class DnsSource:
     async def run(self, publish: Publish) -> None:
         """Look up each name when its last answer ends, and publish what all of them gave."""
         while True:
-            now = time.monotonic()
+            now = self._clock()
             due = [name for name in self._names if name.due <= now]
             faults = await asyncio.gather(*(self._look(name) for name in due))
             found = {worker.url: worker for name in self._names for worker in name.workers}
@@ -162,7 +165,7 @@ class DnsSource:
                 self.standing.bad(fault)
             else:
                 self.standing.good(len(found))
-            await asyncio.sleep(max(0.0, min(name.due for name in self._names) - time.monotonic()))
+            await asyncio.sleep(max(0.0, min(name.due for name in self._names) - self._clock()))
 
     async def _look(self, name: Name) -> str:
         """Look up one name; says what is wrong, if anything is."""
@@ -170,7 +173,7 @@ class DnsSource:
         try:
             workers, ttl_s = await self._workers(name)
             if workers:
-                name.workers, name.good_at = _with_missing(name, workers), time.monotonic()
+                name.workers, name.good_at = _with_missing(name, workers), self._clock()
             elif name.workers:
                 fault = f"{name.text}: the answer is empty"
             else:
@@ -178,11 +181,11 @@ class DnsSource:
                 log.once(name.text, "a name stands for no worker yet: it is asked again", name=name.text)
         except LookupFault as error:
             fault = str(error)
-        if fault and time.monotonic() - name.good_at > self._keep_s:
+        if fault and self._clock() - name.good_at > self._keep_s:
             name.workers = tuple(worker for worker in name.workers if self._is_up(worker.url))
         low, high = self._ttl_s
         wait = min(max(ttl_s, low), high)
-        name.due = time.monotonic() + wait * random.uniform(1, 1 + JITTER)  # noqa: S311 - moves lookups apart
+        name.due = self._clock() + wait * random.uniform(1, 1 + JITTER)  # noqa: S311 - moves lookups apart
         return fault
 
     async def _workers(self, name: Name) -> tuple[tuple[WorkerOptions, ...], float]:

@@ -1,6 +1,7 @@
 from __future__ import annotations
 
 import asyncio
+import time
 from collections.abc import AsyncIterator, Callable, Sequence
 
 import dns.rcode
@@ -11,8 +12,11 @@ from warmroute.errors import ConfigError
 from warmroute.fleet.discovery import Listing
 from warmroute.fleet.discovery import dns as dns_module
 from warmroute.fleet.discovery.dns import Answer, DnsSource, LookupFault, Resolver, Target
+from warmroute.fleet.discovery.standing import SAID_LIMIT, Standing
 
 SRV = "_http._tcp.vllm.test"
+# Longer than any test runs: only a test's own clock comes past it.
+KEEP_S = 1_000.0
 
 
 @pytest.fixture
@@ -21,18 +25,38 @@ async def server() -> AsyncIterator[DnsServer]:
         yield one
 
 
+class Clock:
+    """The real one, and what a test adds."""
+
+    def __init__(self) -> None:
+        self.ahead_s = 0.0
+
+    def __call__(self) -> float:
+        return time.monotonic() + self.ahead_s
+
+
 class Watched:
     """What a source publishes last, as name and URL."""
 
-    def __init__(self, source: DnsSource) -> None:
+    def __init__(self, source: DnsSource, resolver: Resolver, clock: Clock) -> None:
         self.source = source
+        self.resolver = resolver
+        self.clock = clock
         self.last: dict[str, str] | None = None
         self.sets = 0
+        self._then: tuple[dict[str, str], Callable[[], None]] | None = None
         self._task = asyncio.create_task(source.run(self.publish))
+
+    def answers_within(self, seconds: float) -> None:
+        """How long the resolver waits from the next question on."""
+        self.resolver._resolver.lifetime, self.resolver._resolver.timeout = seconds, seconds / 2
 
     def publish(self, listings: Sequence[Listing]) -> None:
         self.sets += 1
         self.last = {listing.name: listing.worker.url for listing in listings}
+        if self._then is not None and self._then[0] == self.last:
+            act, self._then = self._then[1], None
+            act()
 
     async def until(self, condition: Callable[[], bool]) -> None:
         async with asyncio.timeout(10):
@@ -42,6 +66,11 @@ class Watched:
 
     async def becomes(self, wanted: dict[str, str]) -> None:
         await self.until(lambda: self.last == wanted)
+
+    async def after(self, wanted: dict[str, str], act: Callable[[], None]) -> None:
+        """Act at once when that is published: no lookup is under way then, however slow the machine is."""
+        self._then = (wanted, act)
+        await self.until(lambda: self._then is None)
 
     async def more(self, sets: int = 3) -> None:
         enough = self.sets + sets
@@ -59,10 +88,12 @@ Watch = Callable[..., Watched]
 async def watch(server: DnsServer) -> AsyncIterator[Watch]:
     started: list[Watched] = []
 
-    def start(*names: str, up: Sequence[str] = (), keep_s: float = 60.0) -> Watched:
-        resolver = Resolver(server.address, 0.2)
-        source = DnsSource(names, resolver, ttl_s=(0.01, 0.02), keep_s=keep_s, is_up=lambda url: url in up)
-        started.append(Watched(source))
+    def start(*names: str, up: Sequence[str] = ()) -> Watched:
+        resolver, clock = Resolver(server.address, 10), Clock()
+        source = DnsSource(
+            names, resolver, ttl_s=(0.01, 0.02), keep_s=KEEP_S, is_up=lambda url: url in up, clock=clock
+        )
+        started.append(Watched(source, resolver, clock))
         return started[-1]
 
     yield start
@@ -97,30 +128,51 @@ async def test_no_answer_removes_no_worker_that_is_up(
     server: DnsServer, watch: Watch, fault: str, caplog: pytest.LogCaptureFixture
 ) -> None:
     server.service(SRV, {"w0.test": 8000, "w1.test": 8001})
-    watched = watch(SRV, up=["http://127.0.0.1:8000"], keep_s=0.5)
+    # An answer is waited for as long as the machine needs, a silence not longer than a moment.
+    watched = watch(SRV, up=["http://127.0.0.1:8000"])
     both = {"w0.test:8000": "http://127.0.0.1:8000", "w1.test:8001": "http://127.0.0.1:8001"}
-    await watched.becomes(both)
-    if fault == "silent":
-        server.silent = True
-    elif fault == "servfail":
-        server.rcode = dns.rcode.SERVFAIL
-    elif fault == "empty":
-        server.records[(SRV, "SRV")] = []
-    elif fault == "nxdomain":
-        server.records.clear()
-    else:
-        server.records[(SRV, "SRV")] = ["0 0 0 ."]
+
+    def fail() -> None:
+        if fault == "silent":
+            server.silent = True
+            watched.answers_within(0.05)
+        elif fault == "servfail":
+            server.rcode = dns.rcode.SERVFAIL
+        elif fault == "empty":
+            server.records[(SRV, "SRV")] = []
+        elif fault == "nxdomain":
+            server.records.clear()
+        else:
+            server.records[(SRV, "SRV")] = ["0 0 0 ."]
+
+    await watched.after(both, fail)
     await watched.until(lambda: watched.source.standing.failures > 0)
     assert watched.last == both
     # The silence lasts: the one that does not answer goes, the one that does stays.
+    watched.clock.ahead_s += KEEP_S
     await watched.becomes({"w0.test:8000": "http://127.0.0.1:8000"})
     await watched.more()
     assert watched.last == {"w0.test:8000": "http://127.0.0.1:8000"}
     assert sum("cannot be used" in record.message for record in caplog.records) == 1
     server.silent, server.rcode = False, None
+    watched.answers_within(10)
     server.service(SRV, {"w1.test": 8001})
     await watched.becomes({"w1.test:8001": "http://127.0.0.1:8001"})
     assert not watched.source.standing.document()["failing"]
+
+
+def test_a_failure_is_said_once_whatever_part_of_it_comes_up_first(caplog: pytest.LogCaptureFixture) -> None:
+    standing = Standing("dns")
+    for turn in range(100):
+        standing.bad(f"host {turn % 2}: no resolver answers")
+    assert sum("cannot be used" in record.message for record in caplog.records) == 2
+    for turn in range(100):
+        standing.bad(f"host {turn}: no resolver answers")
+    assert sum("cannot be used" in record.message for record in caplog.records) == SAID_LIMIT
+    assert standing.document()["error"] == "host 99: no resolver answers"
+    standing.good(1)
+    standing.bad("host 0: no resolver answers")
+    assert sum("cannot be used" in record.message for record in caplog.records) == SAID_LIMIT + 1
 
 
 async def test_a_name_without_workers_is_said_once(
@@ -179,13 +231,12 @@ class Scripted:
     ("ttl_s", "service", "low", "high"), [(0, False, 2, 2.2), (5, False, 5, 5.5), (900, True, 7, 7.7)]
 )
 async def test_the_time_to_live_is_obeyed_within_bounds(
-    ttl_s: float, service: bool, low: float, high: float, monkeypatch: pytest.MonkeyPatch
+    ttl_s: float, service: bool, low: float, high: float
 ) -> None:
     now = 100.0
-    monkeypatch.setattr("warmroute.fleet.discovery.dns.time.monotonic", lambda: now)
     lookups = Scripted(ttl_s)
     name = SRV if service else "h:1"
-    source = DnsSource([name], lookups, ttl_s=(2, 7), keep_s=1, is_up=lambda _: True)
+    source = DnsSource([name], lookups, ttl_s=(2, 7), keep_s=1, is_up=lambda _: True, clock=lambda: now)
     assert await source._look(source._names[0]) == ""
     assert low <= source._names[0].due - now <= high
     lookups.fails = True
