@@ -14,6 +14,7 @@ _FIELDS = "warmroute_fields"
 
 # Longer values are cut: a field names a thing, it does not carry a body.
 _VALUE_LIMIT = 300
+_TRACEBACK_LINES = 200
 _HIDDEN = "[hidden]"
 _SECRET_NAME = re.compile(
     r"authorization|api_?key|cookie|credential|messages|passw|prompt(?!_tokens)|secret|tokens?_ids|(?<!_)token$",
@@ -78,7 +79,7 @@ class HumanFormatter(logging.Formatter):
         line = (
             f"{clock}.{int(record.msecs):03} {record.levelname.lower():<7} {name}: {_message(record)}{fields}"
         )
-        return line + ("\n" + self.formatException(record.exc_info) if record.exc_info else "")
+        return line + ("\n" + _traceback(self, record) if record.exc_info else "")
 
 
 class JsonFormatter(logging.Formatter):
@@ -93,8 +94,14 @@ class JsonFormatter(logging.Formatter):
             "logger": record.name.removeprefix(ROOT + "."),
             "message": _message(record),
         }
-        tail = {"traceback": self.formatException(record.exc_info)} if record.exc_info else {}
+        tail = {"traceback": _traceback(self, record)} if record.exc_info else {}
         return json.dumps({**_fields(record), **head, **tail}, ensure_ascii=False)
+
+
+def _traceback(formatter: logging.Formatter, record: logging.LogRecord) -> str:
+    """Where it failed. The messages of exceptions are foreign text, and are cut and cleaned as values are."""
+    text = formatter.formatException(record.exc_info) if record.exc_info else ""
+    return "\n".join(str(clean("traceback", line)) for line in text.splitlines()[-_TRACEBACK_LINES:])
 
 
 def _message(record: logging.LogRecord) -> str:

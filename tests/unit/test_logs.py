@@ -48,6 +48,22 @@ def test_a_traceback_is_kept(stream: io.StringIO, style: str) -> None:
     assert "RuntimeError: broken" in stream.getvalue()
 
 
+@pytest.mark.parametrize("style", ["human", "json"])
+def test_a_traceback_has_no_credentials_and_an_end(stream: io.StringIO, style: str) -> None:
+    logs.setup("info", style, stream)
+    try:
+        try:
+            raise ValueError("http://user:pw1@h:1 refused Bearer pw2")
+        except ValueError as error:
+            raise RuntimeError("line\n" * 10_000 + "x" * 10_000 + "end\nlast") from error
+    except RuntimeError:
+        logs.get("server").exception("it failed")
+    assert "last" in stream.getvalue()
+    assert "pw1" not in stream.getvalue()
+    assert "pw2" not in stream.getvalue()
+    assert len(stream.getvalue()) < 5_000
+
+
 def test_levels_below_the_chosen_one_are_silent(stream: io.StringIO) -> None:
     logs.setup("warning", "human", stream)
     logs.get("fleet").info("quiet")
