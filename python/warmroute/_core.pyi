@@ -727,7 +727,10 @@ class Proxy:
         router: Router,
         prompter: Prompter,
         *,
-        control: Callable[[str, str, str, bytes, dict[str, str]], tuple[int, str, bytes]],
+        control: Callable[
+            [str, str, str, bytes, dict[str, str]],
+            tuple[int, str, bytes] | tuple[int, str, bytes, dict[str, str]],
+        ],
         host: str = "127.0.0.1",
         port: int = 0,
         **options: float | str,
@@ -738,7 +741,8 @@ class Proxy:
             router: chooses the workers.
             prompter: reads the prompts.
             control: answers what is not forwarded: takes method, path, query, body and headers (names in
-                small letters), and gives status, content type and body. Called from several threads.
+                small letters), and gives status, content type, body, and further headers where there are any.
+                Called from several threads.
             host: the address to listen on.
             port: the port; 0 takes a free one.
             options: those in `PROXY_OPTIONS`.

@@ -74,37 +74,41 @@ class Admin:
         self._loop = loop
         self._guard = guard
 
-    def takes(self, method: str, path: str) -> bool:
-        """Whether a request is one of these."""
-        return path.startswith(PATH + "/") or (path == PATH and method not in ("GET", "HEAD"))
-
     def __call__(self, method: str, path: str, body: bytes, headers: Mapping[str, str]) -> Reply:
-        """Answer a request; raises the errors of the tree."""
+        """Answer a request with one of `methods_of` its path; raises the errors of the tree."""
         self._guard.check(headers)
-        name, _, action = path.removeprefix(PATH).removeprefix("/").partition("/")
-        name = unquote(name)
-        match method, bool(name), action:
-            case "POST", False, "":
-                worker = _worker(body)
-                return json_reply(
-                    {"worker": worker_document(self._on_loop(lambda: self._operator.add(worker)), {})}, 201
-                )
-            case "POST", True, "drain":
-                return json_reply(
-                    {"worker": worker_document(self._on_loop(lambda: self._operator.drain(name)), {})}
-                )
-            case "DELETE", True, "":
-                self._on_loop(lambda: self._operator.remove(name))
-                return json_reply({"removed": name})
-        raise InvalidRequest(
-            f"there is no {method} {path}: see POST {PATH}, POST {PATH}/NAME/drain, DELETE {PATH}/NAME"
-        )
+        name = unquote(_parts(path)[0])
+        if method == "DELETE":
+            self._on_loop(lambda: self._operator.remove(name))
+            return json_reply({"removed": name})
+        if name:
+            entry = self._on_loop(lambda: self._operator.drain(name))
+            return json_reply({"worker": worker_document(entry, {})})
+        worker = _worker(body)
+        entry = self._on_loop(lambda: self._operator.add(worker))
+        return json_reply({"worker": worker_document(entry, {})}, 201)
 
     def _on_loop(self, change: Callable[[], T]) -> T:
         async def make() -> T:
             return change()
 
         return asyncio.run_coroutine_threadsafe(make(), self._loop).result(LOOP_TIMEOUT_S)
+
+
+def methods_of(path: str) -> tuple[str, ...]:
+    """The methods that a path of the admin API takes; none for any other path."""
+    if path == PATH:
+        return ("POST",)
+    if not path.startswith(PATH + "/"):
+        return ()
+    name, action = _parts(path)
+    return {"": ("DELETE",), "drain": ("POST",)}.get(action, ()) if name else ()
+
+
+def _parts(path: str) -> tuple[str, str]:
+    """The name in a path, as it is encoded, and what is done with it; `/NAME/` does nothing."""
+    name, slash, action = path.removeprefix(PATH).removeprefix("/").partition("/")
+    return name, action or slash
 
 
 def _worker(body: bytes) -> WorkerOptions:

@@ -13,24 +13,12 @@ from warmroute.fleet import Fleet, Trust, entry_of
 from warmroute.fleet.health import Status
 from warmroute.logs import get
 from warmroute.metrics import CONTENT_TYPE, Metrics
-from warmroute.server.admin import Admin
-from warmroute.server.replies import Reply, error_reply, json_reply, text_reply, worker_document
+from warmroute.server.admin import PATH, Admin, methods_of
+from warmroute.server.replies import Reply, error_reply, json_reply, refusal, text_reply, worker_document
 
 Answer = Callable[[str, bytes], Reply]
 
 log = get("control")
-
-
-class NotFound(InvalidRequest):
-    """There is no such path."""
-
-    code = "not_found"
-
-
-class MethodNotAllowed(InvalidRequest):
-    """The path does not take this method."""
-
-    code = "method_not_allowed"
 
 
 class RouterPort(Protocol):
@@ -73,7 +61,7 @@ class Control:
             "/v1/models": ("GET", self._models),
             "/warmroute/v1/blocks": ("GET", self._blocks),
             "/warmroute/v1/explain": ("POST", explain),
-            "/warmroute/v1/workers": ("GET", self._workers),
+            PATH: ("GET", self._workers),
         }
 
     def __call__(
@@ -86,19 +74,22 @@ class Control:
     ) -> Reply:
         """Answer a request: status, content type and body. Names of headers are in small letters."""
         try:
-            if self._admin is not None and self._admin.takes(method, path):
+            if self._admin is not None and method in methods_of(path):
                 return self._admin(method, path, body, headers)
-            allowed, answer = self._paths.get(path, ("", None))
-            if answer is None:
-                return error_reply(NotFound(f"there is no {path}"), 404)
-            if method != allowed and not (method == "HEAD" and allowed == "GET"):
-                return error_reply(MethodNotAllowed(f"{path} takes {allowed}"), 405)
-            return answer(query, body)
+            own, answer = self._paths.get(path, ("", None))
+            if answer is not None and (method == own or (method == "HEAD" and own == "GET")):
+                return answer(query, body)
+            return refusal(path, self._methods(path, own))
         except WarmrouteError as error:
             return error_reply(error)
         except Exception:
             log.exception("a control path failed", path=path)
             return error_reply(WarmrouteError("internal error"), 500)
+
+    def _methods(self, path: str, own: str) -> list[str]:
+        """The methods that a path takes."""
+        found = {"": [], "GET": ["GET", "HEAD"]}.get(own, [own])
+        return found + [*methods_of(path)] * (self._admin is not None)
 
     def _healthz(self, _query: str, _body: bytes) -> Reply:
         return text_reply("ok")

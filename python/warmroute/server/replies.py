@@ -2,31 +2,53 @@
 
 import json
 import math
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 from typing import Any
 
-from warmroute.errors import WarmrouteError
+from warmroute.errors import InvalidRequest, WarmrouteError
 from warmroute.fleet import Verdict, WorkerEntry
 
-Reply = tuple[int, str, bytes]
+# Status, content type, body, and further headers where there are any.
+Reply = tuple[int, str, bytes] | tuple[int, str, bytes, dict[str, str]]
 
 JSON = "application/json"
 TEXT = "text/plain; charset=utf-8"
 
 
-def json_reply(document: Any, status: int = 200) -> Reply:
+class NotFound(InvalidRequest):
+    """There is no such path."""
+
+    code = "not_found"
+
+
+class MethodNotAllowed(InvalidRequest):
+    """The path does not take this method."""
+
+    code = "method_not_allowed"
+
+
+def json_reply(document: Any, status: int = 200) -> tuple[int, str, bytes]:
     """A document; numbers that JSON does not have become null."""
     return status, JSON, json.dumps(_finite(document), ensure_ascii=False, allow_nan=False).encode()
 
 
-def text_reply(text: str, status: int = 200) -> Reply:
+def text_reply(text: str, status: int = 200) -> tuple[int, str, bytes]:
     """A line of text."""
     return status, TEXT, text.encode() + b"\n"
 
 
-def error_reply(error: WarmrouteError, status: int | None = None) -> Reply:
+def error_reply(error: WarmrouteError, status: int | None = None) -> tuple[int, str, bytes]:
     """An error, in OpenAI's shape."""
     return json_reply({"error": error_body(error)}, status or error.http_status or 500)
+
+
+def refusal(path: str, methods: Iterable[str]) -> Reply:
+    """What a request gets whose path takes other methods, or none."""
+    allowed = ", ".join(methods)
+    if not allowed:
+        return error_reply(NotFound(f"there is no {path}"), 404)
+    error = MethodNotAllowed(f"{path} takes {allowed}")
+    return *error_reply(error, 405), {"allow": allowed}
 
 
 def error_body(error: WarmrouteError) -> dict[str, Any]:

@@ -5,7 +5,7 @@ use std::sync::Arc;
 use std::time::Instant;
 
 use bytes::Bytes;
-use http::StatusCode;
+use http::{HeaderMap, StatusCode};
 use warmroute_core::config::RouterConfig;
 use warmroute_core::fleet::WorkerSpec;
 use warmroute_core::router::SharedRouter;
@@ -17,7 +17,8 @@ struct Nothing;
 impl Control for Nothing {
     fn handle(&self, _: ControlRequest) -> ControlReply {
         let body = Bytes::from_static(b"ok\n");
-        ControlReply { status: StatusCode::OK, content_type: "text/plain".to_owned(), body }
+        let content_type = "text/plain".to_owned();
+        ControlReply { status: StatusCode::OK, content_type, headers: HeaderMap::new(), body }
     }
 }
 

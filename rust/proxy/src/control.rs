@@ -25,6 +25,8 @@ pub struct ControlReply {
     pub status: StatusCode,
     /// Its `content-type`; left out where it is no header value.
     pub content_type: String,
+    /// Its other headers, such as `allow`.
+    pub headers: HeaderMap,
     /// Its body.
     pub body: Bytes,
 }

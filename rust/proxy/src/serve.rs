@@ -158,13 +158,13 @@ async fn control(
         control.handle(request)
     };
     let result = tokio::task::spawn_blocking(call).await;
-    let ControlReply { status, content_type, body } = result.unwrap_or_else(|_| ControlReply {
+    let ControlReply { status, content_type, mut headers, body } = result.unwrap_or_else(|_| ControlReply {
         status: StatusCode::INTERNAL_SERVER_ERROR,
         content_type: "text/plain".to_owned(),
+        headers: HeaderMap::new(),
         body: Bytes::from_static(b"the control side failed\n"),
     });
     exchange.end(Ending::from(status));
-    let mut headers = HeaderMap::new();
     if let Ok(content_type) = content_type.parse() {
         headers.insert(header::CONTENT_TYPE, content_type);
     }

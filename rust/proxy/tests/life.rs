@@ -9,7 +9,7 @@ use std::sync::{Arc, Mutex, mpsc};
 use std::time::{Duration, Instant};
 
 use bytes::Bytes;
-use http::StatusCode;
+use http::{HeaderMap, StatusCode};
 use support::{Echo, HANG, Stage, Worker, chat, count, post, post_chat};
 use warmroute_core::fleet::WorkerSpec;
 use warmroute_proxy::{
@@ -266,8 +266,8 @@ fn other_paths_are_answered_here() {
         client.send(&request);
         let reply = client.reply();
         assert_eq!(
-            (reply.status(), reply.header("content-type"), reply.text()),
-            (200, Some("text/plain"), answer)
+            (reply.status(), reply.header("content-type"), reply.header("allow"), reply.text()),
+            (200, Some("text/plain"), Some("GET"), answer)
         );
         assert!(reply.header("x-request-id").is_some());
     }
@@ -291,7 +291,8 @@ impl Control for Gate {
     fn handle(&self, _: ControlRequest) -> ControlReply {
         self.waiting.fetch_add(1, Ordering::SeqCst);
         let _ = self.go.lock().unwrap().recv();
-        ControlReply { status: StatusCode::OK, content_type: "text/plain".to_owned(), body: Bytes::new() }
+        let content_type = "text/plain".to_owned();
+        ControlReply { status: StatusCode::OK, content_type, headers: HeaderMap::new(), body: Bytes::new() }
     }
 }
 

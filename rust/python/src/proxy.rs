@@ -1,13 +1,14 @@
 //! The HTTP data plane as a Python object.
 
+use std::collections::HashMap;
 use std::sync::Arc;
 use std::time::Duration;
 
 use bytes::Bytes;
-use http::StatusCode;
+use http::{HeaderMap, HeaderName, StatusCode};
 use parking_lot::Mutex;
 use pyo3::prelude::*;
-use pyo3::types::{PyBytes, PyDict};
+use pyo3::types::{PyBytes, PyDict, PyTuple};
 use warmroute_core::admit::RetryBudget;
 use warmroute_core::router::SharedRouter;
 use warmroute_prompt::{Endpoint, Prompter, Refused, Rung};
@@ -46,6 +47,7 @@ impl Control for PyControl {
             ControlReply {
                 status: StatusCode::INTERNAL_SERVER_ERROR,
                 content_type: "text/plain".to_owned(),
+                headers: HeaderMap::new(),
                 body: Bytes::from_static(b"internal error"),
             }
         })
@@ -60,11 +62,23 @@ impl PyControl {
             headers.set_item(name.as_str(), String::from_utf8_lossy(value.as_bytes()))?;
         }
         let asked = (request.method.as_str(), &request.path, &request.query, body, headers);
-        let answer = self.0.bind(py).call1(asked)?;
-        let (status, content_type, body): (u16, String, Bound<'_, PyBytes>) = answer.extract()?;
+        let answer = self.0.bind(py).call1(asked)?.cast_into::<PyTuple>()?;
+        let (status, content_type, body): (u16, String, Bound<'_, PyBytes>) =
+            answer.get_slice(0, 3).extract()?;
+        let headers = match answer.get_item(3) {
+            Ok(given) => header_map(given.extract()?),
+            Err(_) => HeaderMap::new(),
+        };
         let status = StatusCode::from_u16(status).unwrap_or(StatusCode::INTERNAL_SERVER_ERROR);
-        Ok(ControlReply { status, content_type, body: Bytes::copy_from_slice(body.as_bytes()) })
+        Ok(ControlReply { status, content_type, headers, body: Bytes::copy_from_slice(body.as_bytes()) })
     }
+}
+
+/// What is no header is left out.
+fn header_map(given: HashMap<String, String>) -> HeaderMap {
+    let read =
+        |(name, value): (String, String)| Some((name.parse::<HeaderName>().ok()?, value.parse().ok()?));
+    given.into_iter().filter_map(read).collect()
 }
 
 #[pymethods]

@@ -64,7 +64,7 @@ async def ask(router: Router, operator: Operator, fleet: Fleet) -> Ask:
 
     async def asked(method: str, path: str, body: Any = None, headers: Any = AS_ADMIN) -> tuple[int, Any]:
         data = body if isinstance(body, bytes) else b"" if body is None else json.dumps(body).encode()
-        status, _, reply = await asyncio.to_thread(control, method, path, "", data, headers)
+        status, _, reply, *_ = await asyncio.to_thread(control, method, path, "", data, headers)
         return status, json.loads(reply)
 
     return asked
@@ -159,9 +159,14 @@ async def test_names_are_taken_from_the_path_as_they_are_encoded(ask: Ask) -> No
         ("POST", WORKERS, {"url": "http://h:9", "name": "w1"}, 409, "another name"),
         ("DELETE", f"{WORKERS}/none", None, 404, "none"),
         ("POST", f"{WORKERS}/none/drain", None, 404, "none"),
-        ("PUT", f"{WORKERS}/w1", None, 400, "DELETE"),
-        ("DELETE", WORKERS, None, 400, "DELETE"),
-        ("POST", f"{WORKERS}/w1/dance", None, 400, "drain"),
+        ("PUT", f"{WORKERS}/w1", None, 405, "takes DELETE"),
+        ("GET", f"{WORKERS}/w1", None, 405, "takes DELETE"),
+        ("POST", f"{WORKERS}/w1", None, 405, "takes DELETE"),
+        ("DELETE", WORKERS, None, 405, "takes GET, HEAD, POST"),
+        ("GET", f"{WORKERS}/w1/drain", None, 405, "takes POST"),
+        ("POST", f"{WORKERS}/w1/dance", None, 404, "there is no"),
+        ("DELETE", f"{WORKERS}/", None, 404, "there is no"),
+        ("DELETE", f"{WORKERS}/w1/", None, 404, "there is no"),
     ],
 )
 async def test_what_cannot_be_done_is_said(

@@ -137,7 +137,7 @@ def test_models_are_the_union_of_the_workers_that_are_up(control: Control, fleet
     up(fleet, 0, Model("llama", 5, "meta", 100), Model("adapter"))
     up(fleet, 1, Model("hidden", max_model_len=9))
     fleet.states()[2].facts = Facts((Model("down"),))
-    status, kind, body = control("GET", "/v1/models", "", b"")
+    status, kind, body, *_ = control("GET", "/v1/models", "", b"")
     assert (status, kind) == (200, "application/json")
     listed = json.loads(body)
     assert listed["object"] == "list"
@@ -170,7 +170,7 @@ def test_workers_are_listed_with_health_and_load(control: Control, fleet: Fleet)
 
 
 def test_confirmed_blocks_are_listed_by_the_engine_s_names(control: Control) -> None:
-    status, _, body = control("GET", "/warmroute/v1/blocks", "worker=w%201", b"")
+    status, _, body, *_ = control("GET", "/warmroute/v1/blocks", "worker=w%201", b"")
     names = ["000000000000000a", "8000000000000000"]
     assert (status, json.loads(body)) == (
         200,
@@ -199,31 +199,36 @@ def test_workers_tell_how_their_tokens_compare(control: Control, trust: Trust) -
 
 
 @pytest.mark.parametrize(
-    ("method", "path", "status"),
+    ("method", "path", "status", "allowed"),
     [
-        ("GET", "/nothing", 404),
-        ("POST", "/metrics", 405),
-        ("GET", "/warmroute/v1/explain", 405),
-        ("HEAD", "/healthz", 200),
+        ("GET", "/nothing", 404, None),
+        ("POST", "/metrics", 405, "GET, HEAD"),
+        ("GET", "/warmroute/v1/explain", 405, "POST"),
+        ("POST", "/warmroute/v1/workers", 405, "GET, HEAD"),
+        ("DELETE", "/warmroute/v1/workers/w1", 404, None),
+        ("HEAD", "/healthz", 200, None),
     ],
 )
-def test_paths_and_methods_that_do_not_exist(control: Control, method: str, path: str, status: int) -> None:
-    reply = control(method, path, "", b"")
-    assert reply[0] == status
+def test_paths_and_methods_that_do_not_exist(
+    control: Control, method: str, path: str, status: int, allowed: str | None
+) -> None:
+    answer, _, body, *rest = control(method, path, "", b"")
+    assert answer == status
+    assert rest == ([{"allow": allowed}] if allowed else [])
     if status >= 400:
-        assert json.loads(reply[2])["error"]["type"] == "invalid_request_error"
+        assert json.loads(body)["error"]["type"] == "invalid_request_error"
 
 
 def test_a_fault_of_ours_is_a_reply_too(control: Control) -> None:
     # The fake snapshot lacks every counter.
-    status, _, body = control("GET", "/metrics", "", b"")
+    status, _, body, *_ = control("GET", "/metrics", "", b"")
     assert status == 500
     assert json.loads(body)["error"]["message"] == "internal error"
 
 
 def test_token_ids_are_explained(control: Control, router: FakeRouter) -> None:
     body = json.dumps({"tokens": [1, 2, 3], "model": "llama", "max_tokens": 5}).encode()
-    status, _, reply = control("POST", "/warmroute/v1/explain", "", body)
+    status, _, reply, *_ = control("POST", "/warmroute/v1/explain", "", body)
     assert status == 200
     assert router.explained == [([1, 2, 3], {"model": "llama", "max_tokens": 5})]
     document = json.loads(reply)
@@ -266,7 +271,7 @@ def test_a_body_is_explained_for_its_endpoint(
     "body", [b"", b"[]", b"{", b"{}", b'{"tokens": 3}', b'{"tokens": [1], "colour": 2}', b"\xff"]
 )
 def test_a_body_that_cannot_be_explained_is_the_caller_s_fault(control: Control, body: bytes) -> None:
-    status, _, reply = control("POST", "/warmroute/v1/explain", "", body)
+    status, _, reply, *_ = control("POST", "/warmroute/v1/explain", "", body)
     assert status == 400
     assert json.loads(reply)["error"]["code"] == "invalid_request"
 

@@ -10,7 +10,7 @@ use std::sync::Arc;
 use std::time::{Duration, Instant};
 
 use bytes::Bytes;
-use http::StatusCode;
+use http::{HeaderMap, HeaderValue, StatusCode, header};
 use warmroute_core::admit::RetryBudget;
 use warmroute_core::config::{Policy, RouterConfig};
 use warmroute_core::fleet::WorkerSpec;
@@ -56,6 +56,7 @@ impl Control for Echo {
         ControlReply {
             status: StatusCode::OK,
             content_type: "text/plain".to_owned(),
+            headers: HeaderMap::from_iter([(header::ALLOW, HeaderValue::from_static("GET"))]),
             body: Bytes::from(body),
         }
     }
