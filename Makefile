@@ -89,7 +89,7 @@ clean: ## Remove what make made, except Cargo's target folder
 $(VENV)/.tools: pyproject.toml
 	@test -n "$(PYTHON)" || { echo "make: no Python 3.11 or later on the path; set PYTHON=" >&2; exit 2; }
 	@command -v cargo >/dev/null || { echo "make: no cargo on the path; install a Rust toolchain" >&2; exit 2; }
-	test -x $(PY) || $(PYTHON) -m venv $(VENV)
+	test -x $(PY) || $(PYTHON) -m venv "$$($(PYTHON) -c 'import os, sys; print(os.path.realpath(sys.argv[1]))' $(VENV))" # it may be a link
 	$(PY) -m pip install --quiet --upgrade 'pip>=25.1'
 	$(PY) -m pip install --quiet --group dev
 	@touch $@

@@ -145,7 +145,7 @@ async def _watch(urls: list[str], seconds: float, *, scrapes: bool) -> tuple[flo
     """The share of a core over some seconds once all workers are up, and the pages that were read."""
     options = FleetOptions()
     router = warmroute.Router(block_size=BLOCK)
-    async with WorkerClient(options.probe_timeout_ms / 1000, options.probe_concurrency) as client:
+    async with WorkerClient(options.probe_timeout_ms / 1000) as client:
         scraper = Scraper(router, client, options)
         fleet = Fleet(router, client, options, block_size=BLOCK, scraper=scraper if scrapes else None)
         for number, url in enumerate(urls):

@@ -18,6 +18,7 @@ PYTHON_ROWS = [
     ["demo"],
     ["server", "sim"],
     ["rpc", "fleet", "client"],
+    ["tasks"],
     ["config", "metrics", "logs"],
     ["native"],
     ["errors", "v1"],

@@ -5,6 +5,7 @@ from typing import Any
 from warmroute.metrics import ROWS, Metrics, ModelRung, Snapshot
 from warmroute.native import Mirror, Prompter, Proxy, Router
 from warmroute.server.watched import UNSCRAPED
+from warmroute.tasks import Tasks
 
 
 def test_every_metric_is_there_before_the_first_request() -> None:
@@ -20,6 +21,7 @@ def test_every_metric_is_there_before_the_first_request() -> None:
         models=[ModelRung("m", "chats", "local", "verified")],
         events={"w1": {**Mirror(router, "w1").stats(), "replays": 0, "catching_up": False, "age_s": 0.5}},
         fleet={"w1": {**UNSCRAPED, "failures": 0, "slow": False, "frozen": False}},
+        tasks=Tasks().failures(),
     )
     page = Metrics(lambda: snapshot).render().decode()
     for row in ROWS:

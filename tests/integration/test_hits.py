@@ -40,7 +40,7 @@ def predicted(router: Router) -> int:
 async def test_a_cache_that_was_reset_is_noticed_by_the_workers_counters() -> None:
     async with (
         sim_worker("--speed", "100", "--block-size", str(BLOCK)) as (port, _),
-        WorkerClient(5, 1) as client,
+        WorkerClient(5) as client,
     ):
         router = Router(block_size=BLOCK)
         router.add_worker("w", url=f"http://127.0.0.1:{port}", kv_blocks=1000)

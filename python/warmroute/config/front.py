@@ -218,7 +218,13 @@ class FleetOptions:
     probe_jitter: float = option(
         0.2, "Share of the interval by which looks are moved at random.", minimum=0, maximum=1
     )
-    probe_concurrency: int = option(32, "Looks under way at the same time.", minimum=1, maximum=4_096)
+    probe_concurrency: int = option(
+        32,
+        "Looks under way at the same time; and as many workers that join, and as many that are up, are asked "
+        "at the same time what they serve.",
+        minimum=1,
+        maximum=4_096,
+    )
     probe_failures: int = option(
         3, "Failed looks in a row after which a worker is down.", minimum=1, maximum=1_000
     )

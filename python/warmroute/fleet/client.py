@@ -25,14 +25,13 @@ log = get("fleet")
 class WorkerClient:
     """The control plane's connections to the workers; requests of clients do not come this way."""
 
-    def __init__(self, timeout_s: float, connections: int, key: str | None = None) -> None:
-        """Take the seconds that one answer may take, how many connections may be open at once, and the key
-        that workers ask for, where they do.
-        """
+    def __init__(self, timeout_s: float, key: str | None = None) -> None:
+        """Take the seconds that one answer may take, and the key that workers ask for, where they do."""
         keyed = {"Authorization": f"Bearer {key}"} if key is not None else {}
         self._session = aiohttp.ClientSession(
             timeout=aiohttp.ClientTimeout(total=timeout_s),
-            connector=aiohttp.TCPConnector(limit=connections),
+            # Whoever asks bounds how many ask at once. Waiting here for others would count as a slow answer.
+            connector=aiohttp.TCPConnector(limit=0),
             headers={"User-Agent": "warmroute", **keyed},
         )
 

@@ -16,6 +16,7 @@ from warmroute.fleet.state import WorkerState, is_another_process, models_of, te
 from warmroute.fleet.trust import Trust
 from warmroute.fleet.verdict import Verdict
 from warmroute.logs import get
+from warmroute.tasks import Tasks, stop
 
 # How long a worker that did not say how it tokenizes is left alone before it is asked again.
 VERIFY_AGAIN_S = 60.0
@@ -38,11 +39,13 @@ class Fleet:
         follower: FollowerPort | None = None,
         scraper: ScraperPort | None = None,
         generator: random.Random | None = None,
+        tasks: Tasks | None = None,
     ) -> None:
         """Take where to push, how to look, the options, the router's block size in tokens.
 
         Without a verifier and what its verdicts go to, no worker's tokens are compared with ours; without a
-        follower no KV events are followed; without a scraper nothing is known of what others send.
+        follower no KV events are followed; without a scraper nothing is known of what others send. `tasks`
+        runs the watch of each worker.
         """
         self._router = router
         self._client = client
@@ -53,7 +56,12 @@ class Fleet:
         self._follower = follower
         self._scraper = scraper
         self._random = generator or random.Random()  # noqa: S311 - moves looks apart, decides nothing
+        # Whoever learns may take seconds, and must not keep the looks at others waiting; nor must those that
+        # join keep those waiting that serve.
         self._looks = asyncio.Semaphore(options.probe_concurrency)
+        self._joins = asyncio.Semaphore(options.probe_concurrency)
+        self._refreshes = asyncio.Semaphore(options.probe_concurrency)
+        self._runner = tasks or Tasks()
         self._states: dict[str, WorkerState] = {}
         self._tasks: dict[str, asyncio.Task[None]] = {}
         self._listeners: list[Callable[[str], None]] = []
@@ -73,7 +81,8 @@ class Fleet:
         self._router.add_worker(state.name, **state.told)
         self._router.set_ready(state.name, False)
         self._states[state.name] = state
-        self._tasks[state.name] = asyncio.create_task(self._watch(state), name=f"watch {state.name}")
+        task = self._runner.start("look", lambda: self._watch(state), worker=state.name)
+        self._tasks[state.name] = task
         if self._scraper is not None:
             self._scraper.add(state, lambda gauges: self._saw(state, gauges))
         self._tell(state.name)
@@ -134,7 +143,7 @@ class Fleet:
         """Stop to watch; the router keeps what it knows."""
         tasks = list(self._tasks.values())
         self._tasks.clear()
-        await _stop(tasks)
+        await stop(tasks)
 
     def states(self) -> list[WorkerState]:
         """Every worker, in the order in which they were added."""
@@ -167,12 +176,7 @@ class Fleet:
 
     async def _watch(self, state: WorkerState) -> None:
         while True:
-            try:
-                async with self._looks:
-                    await self._look(state)
-            except Exception:
-                # A fault of ours in one look must not end the watch: the worker would stay as it is for ever.
-                log.exception("a look failed", worker=state.name)
+            await self._look(state)
             spread = self._options.probe_jitter
             await asyncio.sleep(
                 self._options.probe_interval_ms / 1000 * self._random.uniform(1 - spread, 1 + spread)
@@ -180,13 +184,10 @@ class Fleet:
 
     async def _look(self, state: WorkerState) -> None:
         try:
-            await self._client.health(state.options)
+            async with self._looks:
+                await self._client.health(state.options)
             await self._check_steps(state)
-            if state.stale or _now() >= state.learn_at:
-                options = state.options
-                await self._learn(state, await self._client.facts(options), options)
-            elif state.verify_at is not None and _now() >= state.verify_at:
-                await self._verify(state)
+            await self._keep_known(state)
         except WorkerError as error:
             if not self._is_busy(state, error):
                 self._failed(state, error)
@@ -198,6 +199,19 @@ class Fleet:
                 self._follower.came_up(state.name)
             log.info("worker is up", worker=state.name, url=state.options.url)
             self._tell(state.name)
+
+    async def _keep_known(self, state: WorkerState) -> None:
+        """Learn again what is due. A worker that is up is not left unwatched for want of a turn."""
+        is_up = state.health.status is Status.UP
+        turns = self._refreshes if is_up else self._joins
+        if not _is_due(state) or (is_up and turns.locked()):
+            return
+        async with turns:
+            if state.stale or _now() >= state.learn_at:
+                options = state.options
+                await self._learn(state, await self._client.facts(options), options)
+            else:
+                await self._verify(state)
 
     def _is_busy(self, state: WorkerState, error: WorkerError) -> bool:
         """Whether a worker that does not answer in time has a reason: its requests move or prefill."""
@@ -219,14 +233,18 @@ class Fleet:
         self._take_pulse(state)
         if state.frozen_at is not None:
             if state.frozen_at == state.pulse.signs:
-                facts = await self._client.facts(state.options)
-                if not is_another_process(state.facts, facts):
-                    model = next(iter(models_of(state)), None)
-                    await self._client.trial(state.options, model.id if model else "")
+                async with self._joins:
+                    await self._try_out(state)
             state.frozen_at = None
         elif state.health.status is Status.UP and state.pulse.is_frozen():
             state.frozen_at = state.pulse.signs
             raise WorkerTimeout("its engine makes no step, and its requests do not move")
+
+    async def _try_out(self, state: WorkerState) -> None:
+        facts = await self._client.facts(state.options)
+        if not is_another_process(state.facts, facts):
+            model = next(iter(models_of(state)), None)
+            await self._client.trial(state.options, model.id if model else "")
 
     def _take_pulse(self, state: WorkerState) -> int:
         """Look at the worker's requests; gives how many there are."""
@@ -358,7 +376,6 @@ def _now() -> float:
     return asyncio.get_running_loop().time()
 
 
-async def _stop(tasks: Sequence[asyncio.Task[None]]) -> None:
-    for task in tasks:
-        task.cancel()
-    await asyncio.gather(*tasks, return_exceptions=True)
+def _is_due(state: WorkerState) -> bool:
+    asks_again = state.verify_at is not None and _now() >= state.verify_at
+    return state.stale or asks_again or _now() >= state.learn_at

@@ -16,6 +16,7 @@ from warmroute.fleet.gauges import Gauges, read_gauges
 from warmroute.fleet.health import Status
 from warmroute.fleet.state import WorkerState
 from warmroute.logs import get
+from warmroute.tasks import Tasks, stop
 
 # Intervals for which an observation counts.
 VALID_INTERVALS = 3
@@ -58,8 +59,10 @@ class Scraper:
         options: FleetOptions,
         *,
         generator: random.Random | None = None,
+        tasks: Tasks | None = None,
     ) -> None:
-        """Take what takes the observations, who reads the pages, and the options."""
+        """Take what takes the observations, who reads the pages, the options, and what runs the tasks."""
+        self._runner = tasks or Tasks()
         self._router = router
         self._client = client
         self._interval_s = options.scrape_interval_ms / 1000
@@ -72,7 +75,8 @@ class Scraper:
     def add(self, state: WorkerState, saw: Callable[[Gauges], None]) -> None:
         """Start to scrape a worker; `saw` is told of each page."""
         self._stats[state.name] = {"scrapes": 0, "scrape_failures": 0, "scraped": False}
-        self._tasks[state.name] = asyncio.create_task(self._watch(state, saw), name=f"scrape {state.name}")
+        task = self._runner.start("scrape", lambda: self._watch(state, saw), worker=state.name)
+        self._tasks[state.name] = task
 
     def remove(self, name: str) -> None:
         """Stop it."""
@@ -87,9 +91,7 @@ class Scraper:
         """Stop all."""
         tasks = list(self._tasks.values())
         self._tasks.clear()
-        for task in tasks:
-            task.cancel()
-        await asyncio.gather(*tasks, return_exceptions=True)
+        await stop(tasks)
 
     async def _watch(self, state: WorkerState, saw: Callable[[Gauges], None]) -> None:
         # Workers that join at the same time are not scraped at the same time.
@@ -105,8 +107,6 @@ class Scraper:
                     return
                 except WorkerError as error:
                     intervals = self._failed(state.name, error)
-                except Exception:
-                    log.exception("a scrape failed", worker=state.name)
             spread = self._random.uniform(1 - self._jitter, 1 + self._jitter)
             await asyncio.sleep(self._interval_s * intervals * spread)
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 import asyncio
 import contextlib
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from typing import Any
 
 import grpc
@@ -28,6 +28,7 @@ from warmroute.rpc.router import RouterService
 from warmroute.rpc.stats import Stats
 from warmroute.rpc.tally import Tally
 from warmroute.rpc.upstream import Upstream, UpstreamOptions
+from warmroute.tasks import Tasks, stop
 
 SERVICES = (router_service.SERVICE, fleet_service.SERVICE)
 
@@ -57,6 +58,7 @@ class Server:
         retry_budget: RetryBudget | None = None,
         changers: Keys | None = None,
         worker_key: str | None = None,
+        tasks: Tasks | None = None,
     ) -> None:
         """Take the router, what reads prompts, what changes the fleet, the options, and what `/readyz` says.
 
@@ -64,9 +66,10 @@ class Server:
         `Generate` have one of their own, as `upstream` says.
         `changers` are the keys of those who may change the fleet, where these are not those who may call.
         `worker_key` is what the workers ask for: `Generate` sends it where callers are known by a key or a
-        certificate, so that it opens the workers to nobody else.
+        certificate, so that it opens the workers to nobody else. `tasks` runs what goes on beside the calls.
         """
         upstream = upstream or UpstreamOptions.of({})
+        self._runner = tasks or Tasks()
         self._options = options
         self._stats = Stats()
         self._service = RpcService(
@@ -104,13 +107,20 @@ class Server:
         await self._health.look()
         await server.start()
         self._server = server
-        self._tasks = [asyncio.create_task(self._health.watch()), asyncio.create_task(self._sweep())]
+        self._tasks = [
+            self._runner.start("grpc_health", self._health.watch),
+            self._runner.start("grpc_leases", self._sweep),
+        ]
         self._warn()
         log.info("listening", host=options.grpc_host, port=self.port, tls=self._credentials is not None)
 
     def stats(self) -> dict[str, Any]:
         """What was counted, and the state of the moment."""
         return {**self._stats.read(), "reservations": self._service.stats()}
+
+    def failures(self) -> Mapping[str, int]:
+        """How often what goes on beside the calls failed, by task."""
+        return self._runner.failures()
 
     async def drain(self, timeout_s: float) -> bool:
         """Take nothing new, finish what runs, for a time at most; says whether everything had ended."""
@@ -137,9 +147,7 @@ class Server:
     async def stop(self) -> None:
         """End at once: calls are cut off."""
         server, self._server = self._server, None
-        for task in self._tasks:
-            task.cancel()
-        await asyncio.gather(*self._tasks, return_exceptions=True)
+        await stop(self._tasks)
         self._tasks = []
         if server is not None:
             await server.stop(None)

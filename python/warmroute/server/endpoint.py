@@ -10,6 +10,7 @@ from warmroute.fleet import Operator
 from warmroute.native import Prompter, RetryBudget, Router
 from warmroute.server.admin import is_loopback
 from warmroute.server.sources import admin_key, worker_key
+from warmroute.tasks import Tasks
 
 if TYPE_CHECKING:
     from warmroute.rpc import Keys, Server
@@ -28,6 +29,7 @@ def endpoint(
     *,
     retry_budget: RetryBudget,
     is_ready: Callable[[], bool],
+    tasks: Tasks,
 ) -> Server | None:
     """The endpoint, not started; `None` where no port is set. Raises `ConfigError`."""
     options = config.view("grpc", GrpcOptions)
@@ -46,6 +48,7 @@ def endpoint(
         retry_budget=retry_budget,
         changers=_changers(config, options),
         worker_key=worker_key(config.view("fleet", FleetOptions)),
+        tasks=tasks,
     )
 
 

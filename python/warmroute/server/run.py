@@ -1,12 +1,7 @@
 """Puts the parts together and runs them until a signal."""
 
-from __future__ import annotations
-
 import asyncio
 import signal
-import time
-from collections.abc import Callable, Mapping
-from typing import TYPE_CHECKING, Any
 
 import uvloop
 
@@ -20,34 +15,15 @@ from warmroute.config import (
 )
 from warmroute.config.tokenizers import KEY
 from warmroute.errors import ConfigError
-from warmroute.fleet import (
-    Events,
-    Fleet,
-    Follower,
-    Operator,
-    Reconciler,
-    Scraper,
-    Trust,
-    Verifier,
-    WorkerClient,
-)
-from warmroute.fleet.discovery import Standing
+from warmroute.fleet import WorkerClient
 from warmroute.fleet.discovery.listing import CONFIG, Listing
 from warmroute.logs import get
-from warmroute.metrics import Metrics, Snapshot
-from warmroute.native import Mirror, Prompter, Proxy, Router, __version__
-from warmroute.server.admin import Admin, Guard
-from warmroute.server.checks import Checks
-from warmroute.server.control import Control
-from warmroute.server.endpoint import endpoint, stats_of
-from warmroute.server.explain import Explain
-from warmroute.server.rungs import Rungs
-from warmroute.server.sources import admin_key, check_workers, sources_of, worker_key
+from warmroute.native import Prompter, Router
+from warmroute.server.parts import parts_of
+from warmroute.server.serving import Serving
+from warmroute.server.sources import check_workers, sources_of, worker_key
 from warmroute.server.truth import Truth
-from warmroute.server.watched import watched
-
-if TYPE_CHECKING:
-    from warmroute.rpc import Server
+from warmroute.tasks import Tasks, stop
 
 log = get("server")
 
@@ -60,67 +36,31 @@ def run(config: Config) -> int:
 
 
 async def _serve(config: Config) -> None:
-    listen = config.view("listen", ListenOptions)
-    options = config.view("fleet", FleetOptions)
+    listen, options = config.view("listen", ListenOptions), config.view("fleet", FleetOptions)
     router = Router(**config.section("router"))
-    prompts = config.view("prompt", PromptOptions)
     # It reads files and encodes for seconds, and may fetch them.
-    prompter = await asyncio.to_thread(_prompter, prompts)
-    signals = _Signals()
-    key = worker_key(options)
-    async with WorkerClient(options.probe_timeout_ms / 1000, options.probe_concurrency, key) as client:
-        trust = Trust(prompter)
-        verifier = Verifier(prompter, client, prompts.verify_timeout_ms / 1000)
-        verifies = prompter.has_tokenizer and prompts.verify_timeout_ms > 0
-        events = Events(options.kv_replay_timeout_ms / 1000)
-        follower = Follower(events, client, lambda name: Mirror(router, name))
-        scraper = Scraper(router, client, options)
-        fleet = Fleet(
-            router,
-            client,
-            options,
-            block_size=router.block_size,
-            verifier=verifier if verifies else None,
-            trust=trust,
-            follower=follower if options.kv_events == "auto" else None,
-            scraper=scraper if options.scrape_interval_ms > 0 else None,
-        )
-        reconciler = Reconciler(fleet, options.worker_drain_timeout_ms / 1000)
-        operator = Operator(fleet, reconciler, router.stats)
-        sources = sources_of(options, fleet.is_up_at)
-        server = _Server(
-            router,
-            prompter,
-            fleet,
-            trust,
-            follower=follower,
-            config=config,
-            admin=Admin(operator, asyncio.get_running_loop(), Guard(admin_key(listen), listen.host)),
-            scraper=scraper,
-            standings={source.name: source.standing for source in sources},
-        )
-        watching = [
-            asyncio.create_task(server.checks.watch()),
-            asyncio.create_task(Truth(lambda: router.stats()["workers"], follower.stats).watch()),
-        ]
-        port = server.proxy.start()
+    prompter = await asyncio.to_thread(_prompter, config.view("prompt", PromptOptions))
+    signals, tasks = _Signals(), Tasks()
+    async with WorkerClient(options.probe_timeout_ms / 1000, worker_key(options)) as client:
+        parts = parts_of(config, router, prompter, client, tasks)
+        sources = sources_of(options, parts.fleet.is_up_at)
+        standings = {source.name: source.standing for source in sources}
+        serving = Serving(config, router, prompter, parts, tasks, standings=standings)
+        port = serving.proxy.start()
         log.info("listening", host=listen.host, port=port, workers=len(config.workers), policy=router.policy)
+        truth = Truth(lambda: router.stats()["workers"], parts.follower.stats)
+        watching = [tasks.start("checks", serving.checks.watch), tasks.start("truth", truth.watch)]
         try:
-            await server.start_grpc(operator)
-            reconciler.offer(CONFIG, [Listing(worker) for worker in config.workers])
+            await serving.start_grpc()
+            parts.reconciler.offer(CONFIG, [Listing(worker) for worker in config.workers])
             for source in sources:
-                reconciler.run(source)
+                parts.reconciler.run(source)
             await signals.first.wait()
-            await server.drain(listen.drain_timeout_ms / 1000, signals.second)
+            await serving.drain(listen.drain_timeout_ms / 1000, signals.second)
         finally:
-            for task in watching:
-                task.cancel()
-            # First whoever still asks something of the fleet.
-            await server.stop()
-            await reconciler.close()
-            await scraper.close()
-            await fleet.close()
-            events.close()
+            await stop(watching)
+            await serving.stop()
+            await parts.close()
     log.info("ended")
 
 
@@ -169,113 +109,3 @@ class _Signals:
 
     def _came(self) -> None:
         (self.second if self.first.is_set() else self.first).set()
-
-
-class _Server:
-    """The data plane with the control paths behind it."""
-
-    def __init__(
-        self,
-        router: Router,
-        prompter: Prompter,
-        fleet: Fleet,
-        trust: Trust,
-        *,
-        follower: Follower,
-        config: Config,
-        admin: Admin,
-        scraper: Scraper,
-        standings: Mapping[str, Standing],
-    ) -> None:
-        self._router = router
-        self._standings = standings
-        self._fleet, self._scraper = fleet, scraper
-        self._follower = follower
-        self._prompter = prompter
-        self._config = config
-        self._grpc: Server | None = None
-        self.checks = Checks(prompter)
-        listen, options = config.view("listen", ListenOptions), config.section("proxy")
-        self._rungs = Rungs(prompter, fleet, trust, options["worker_tokenize"])
-        explain = Explain(router.explain, self._explain_body)
-        self._control = Control(
-            router,
-            fleet,
-            trust,
-            Metrics(self._snapshot),
-            explain,
-            admin=admin,
-            warming=self._warming(),
-            confirmed=follower.confirmed,
-        )
-        self.proxy = Proxy(
-            router, prompter, host=listen.host, port=listen.port, control=self._control, **options
-        )
-
-    async def start_grpc(self, operator: Operator) -> None:
-        """Serve gRPC, too, where a port is set."""
-        self._grpc = endpoint(
-            self._config,
-            self._router,
-            self._prompter,
-            operator,
-            retry_budget=self.proxy.retry_budget,
-            is_ready=lambda: not self._control.unready(),
-        )
-        if self._grpc is not None:
-            await self._grpc.start()
-
-    async def stop(self) -> None:
-        """End at once."""
-        if self._grpc is not None:
-            await self._grpc.stop()
-        self.proxy.stop()
-
-    def _explain_body(self, endpoint: str, body: bytes) -> Any:
-        # As a request of this body is routed, as far as that can be said without asking a worker.
-        told = self.proxy.worker_tokens(endpoint, body)
-        return self._router.explain_body(self._prompter, endpoint, body, told)
-
-    def _warming(self) -> Callable[[], list[str]]:
-        """What says which workers' events are waited for before the router calls itself ready."""
-        until = time.monotonic() + self._config.view("fleet", FleetOptions).warm_timeout_ms / 1000
-        return lambda: self._follower.catching_up() if time.monotonic() < until else []
-
-    def _snapshot(self) -> Snapshot:
-        models = self._rungs.models()
-        approximate = any(each.rung == "text" and each.prompts == "chats" for each in models)
-        return Snapshot(
-            router=self._router.stats(),
-            proxy=self.proxy.stats(),
-            version=__version__,
-            approximate=approximate or not self._prompter.has_tokenizer,
-            draining=self._control.draining,
-            models=models,
-            checks=self.checks.read(),
-            seen=self._prompter.cache_stats(),
-            events=self._follower.stats(),
-            fleet=watched(self._fleet, self._scraper),
-            grpc=stats_of(self._grpc),
-            sources={name: standing.document() for name, standing in self._standings.items()},
-        )
-
-    async def drain(self, timeout_s: float, cut: asyncio.Event) -> None:
-        """Finish what runs, for a time at most, unless it is cut short."""
-        self._control.draining = True
-        log.info("draining", timeout_s=timeout_s)
-        drained = asyncio.create_task(self._drain(timeout_s))
-        stopped = asyncio.create_task(cut.wait())
-        await asyncio.wait({drained, stopped}, return_when=asyncio.FIRST_COMPLETED)
-        if not drained.done():
-            log.warning("ending at once: requests are cut off")
-            await self.stop()
-        stopped.cancel()
-        if not await drained:
-            log.warning("not everything had ended in time")
-
-    async def _drain(self, timeout_s: float) -> bool:
-        """Finish what runs on both ways in; says whether everything had ended in time."""
-        calls = [asyncio.to_thread(self.proxy.drain, timeout_s)]
-        if self._grpc is not None:
-            calls.append(self._grpc.drain(timeout_s))
-        return all(await asyncio.gather(*calls))

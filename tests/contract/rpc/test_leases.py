@@ -204,3 +204,18 @@ async def test_a_stream_that_the_client_breaks_takes_no_reports_with_it(endpoint
     await gone(endpoint, 2)
     fault = await fault_of(endpoint.stub.Report(pb.ReportRequest(reservation=number)))
     assert fault.code is grpc.StatusCode.NOT_FOUND
+
+
+async def test_a_fault_of_ours_does_not_end_the_sweep(
+    start_endpoint: StartEndpoint, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    async with start_endpoint(grpc_lease_time_ms=100) as endpoint:
+        await endpoint.stub.Route(ROUTE)
+
+        async def failed() -> bool:
+            return endpoint.server.failures()["grpc_leases"] > 0
+
+        with monkeypatch.context() as patch:
+            patch.setattr(endpoint.server, "_service", None)
+            await until(failed, "the sweep fails")
+        await gone(endpoint, 10)

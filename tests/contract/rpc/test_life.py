@@ -263,3 +263,24 @@ async def test_faults_can_be_read_by_hand(endpoint: Endpoint) -> None:
     with pytest.raises(grpc.aio.AioRpcError) as raised:
         await endpoint.stub.Route(pb.RouteRequest())
     assert read(raised.value) == await fault_of(endpoint.stub.Route(pb.RouteRequest()))
+
+
+async def test_a_fault_of_ours_does_not_end_the_health(
+    start_endpoint: StartEndpoint, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    async with start_endpoint(warmroute.Router()) as endpoint:
+        stub = stubs.health(endpoint.channel)
+
+        async def failed() -> bool:
+            return endpoint.server.failures()["grpc_health"] > 0
+
+        async def serves() -> bool:
+            answer = await stub.Check(health_pb2.HealthCheckRequest())
+            return bool(answer.status == health_pb2.HealthCheckResponse.SERVING)
+
+        with monkeypatch.context() as patch:
+            patch.setattr(endpoint.server._health, "_is_ready", None)
+            await until(failed, "the look at readiness fails")
+        assert not await serves()
+        endpoint.router.add_worker("w")
+        await until(serves, "the service is healthy")

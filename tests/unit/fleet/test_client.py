@@ -52,7 +52,7 @@ async def worker() -> AsyncIterator[Worker]:
 
 @pytest.fixture
 async def client() -> AsyncIterator[WorkerClient]:
-    async with WorkerClient(timeout_s=0.5, connections=4) as client:
+    async with WorkerClient(timeout_s=0.5) as client:
         yield client
 
 
@@ -152,10 +152,10 @@ async def test_the_key_that_workers_ask_for_is_sent_and_asked_for() -> None:
     server = TestServer(app)
     await server.start_server()
     options = WorkerOptions(url=f"http://127.0.0.1:{server.port}", name="w1")
-    async with WorkerClient(timeout_s=0.5, connections=4) as client:
+    async with WorkerClient(timeout_s=0.5) as client:
         with pytest.raises(WorkerReply, match="--worker-key-file"):
             await client.facts(options)
-    async with WorkerClient(timeout_s=0.5, connections=4, key="k") as client:
+    async with WorkerClient(timeout_s=0.5, key="k") as client:
         assert [model.id for model in (await client.facts(options)).models] == ["llama"]
     await server.close()
     assert seen[0] is None

@@ -14,6 +14,7 @@ from warmroute.fleet import Facts, Fleet, Model, State, Trust, Verdict, WorkerSt
 from warmroute.fleet import fleet as fleet_module
 from warmroute.fleet.gauges import Gauges
 from warmroute.fleet.health import Status
+from warmroute.tasks import Tasks
 
 OPTIONS = FleetOptions(probe_interval_ms=50, probe_jitter=1.0)
 W1 = WorkerOptions(url="http://h:1", name="w1")
@@ -98,7 +99,7 @@ def client() -> FakeClient:
 
 @pytest.fixture
 async def fleet(router: FakeRouter, client: FakeClient) -> AsyncIterator[Fleet]:
-    fleet = Fleet(router, client, OPTIONS, block_size=16)
+    fleet = Fleet(router, client, OPTIONS, block_size=16, tasks=Tasks((0.001, 0.001)))
     yield fleet
     await fleet.close()
 
@@ -332,8 +333,80 @@ async def test_a_fault_in_a_look_does_not_end_the_watch(
     client.broken = True
     fleet.add(W1)
     await looks(client, 1)
+    assert fleet._runner.failures()["look"] >= 1
     client.broken, client.up = False, True
     await until(lambda: bool(router.workers["w1"]["ready"]))
+
+
+class SlowToLearn(FakeClient):
+    """Of two workers, one tells what it serves when `told` is set; either can be down."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.up = True
+        self.down: set[str] = set()
+        self.told = asyncio.Event()
+        self.waiting = 0
+
+    async def health(self, worker: WorkerOptions) -> None:
+        await super().health(worker)
+        if worker.name in self.down:
+            raise WorkerUnreachable("refused")
+
+    async def facts(self, worker: WorkerOptions) -> Facts:
+        if worker.name == "slow":
+            self.waiting += 1
+            await self.told.wait()
+        return await super().facts(worker)
+
+
+@pytest.mark.parametrize("slow_is_up", [False, True])
+async def test_a_worker_that_is_slow_to_learn_keeps_no_look_at_others_waiting(
+    router: FakeRouter, slow_is_up: bool
+) -> None:
+    client = SlowToLearn()
+    one_turn = replace(OPTIONS, probe_concurrency=1, facts_interval_ms=1_000)
+    fleet = Fleet(router, client, one_turn, block_size=16)
+    if slow_is_up:
+        client.told.set()
+        fleet.add(replace(W1, name="slow", url="http://h:2"))
+        await until(lambda: bool(router.workers["slow"]["ready"]))
+        client.told.clear()
+        client.waiting = 0
+    fleet.add(W1)
+    await until(lambda: bool(router.workers["w1"]["ready"]))
+    if not slow_is_up:
+        fleet.add(replace(W1, name="slow", url="http://h:2"))
+    await until(lambda: client.waiting > 0)
+    client.down.add("w1")
+    await until(lambda: not router.workers["w1"]["ready"])
+    # Learning what it serves waits for its turn, where it is not up, and no longer.
+    client.down.clear()
+    if slow_is_up:
+        await until(lambda: bool(router.workers["w1"]["ready"]))
+    client.told.set()
+    await until(lambda: all(bool(worker["ready"]) for worker in router.workers.values()))
+    await fleet.close()
+
+
+async def test_a_worker_that_is_up_is_looked_at_while_its_turn_to_learn_is_taken(router: FakeRouter) -> None:
+    client = SlowToLearn()
+    client.told.set()
+    fleet = Fleet(router, client, replace(OPTIONS, probe_concurrency=1), block_size=16)
+    fleet.add(W1)
+    fleet.add(replace(W1, name="slow", url="http://h:2"))
+    await until(lambda: all(bool(worker["ready"]) for worker in router.workers.values()))
+    client.told.clear()
+    client.waiting, learnt = 0, client.learnt
+    fleet.states()[1].stale = True
+    await until(lambda: client.waiting > 0)
+    fleet.states()[0].stale = True
+    await looks(client, 2)
+    assert (client.learnt, router.workers["w1"]["ready"]) == (learnt, True)
+    client.down.add("w1")
+    await until(lambda: not router.workers["w1"]["ready"])
+    client.told.set()
+    await fleet.close()
 
 
 async def test_a_removed_worker_is_no_longer_watched(

@@ -12,6 +12,7 @@ from warmroute.fleet import Scraper, WorkerState
 from warmroute.fleet.gauges import Gauges
 from warmroute.fleet.health import Health, Status
 from warmroute.fleet.pulse import Pulse
+from warmroute.tasks import Tasks
 
 OPTIONS = FleetOptions(scrape_interval_ms=1, probe_jitter=1.0)
 
@@ -67,7 +68,7 @@ def port() -> Port:
 
 @pytest.fixture
 async def scraper(port: Port) -> AsyncIterator[Scraper]:
-    scraper = Scraper(port, port, OPTIONS)
+    scraper = Scraper(port, port, OPTIONS, tasks=Tasks((0.001, 0.001)))
     yield scraper
     await scraper.close()
 
@@ -180,4 +181,6 @@ async def test_a_router_that_does_not_know_the_worker_ends_it(
 async def test_a_fault_of_ours_does_not_end_it(port: Port, scraper: Scraper) -> None:
     port.page = RuntimeError("a fault of ours")
     scraper.add(state(), lambda _: None)
-    await until(lambda: port.pages >= 2)
+    await until(lambda: scraper._runner.failures()["scrape"] >= 2)
+    port.page = page(running=5, waiting=2, usage=0.25)
+    await until(lambda: scraper.stats()["w1"]["scraped"])

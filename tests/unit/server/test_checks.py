@@ -4,15 +4,19 @@ from typing import Any
 import pytest
 
 from warmroute.server.checks import Checks
+from warmroute.tasks import Tasks, stop
 
 
 class Prompter:
     def __init__(self) -> None:
         self.first: list[dict[str, Any]] = []
         self.asked = 0
+        self.broken = False
 
     def check_stats(self) -> dict[str, Any]:
         self.asked += 1
+        if self.broken:
+            raise RuntimeError("a fault of ours")
         return {"checks": 2, "mismatches": len(self.first), "skipped": 0, "failed": 0, "first": self.first}
 
 
@@ -33,4 +37,18 @@ async def test_the_log_does_not_wait_for_a_scrape() -> None:
     task = asyncio.create_task(Checks(prompter).watch())
     while not prompter.asked:
         await asyncio.sleep(0)
-    task.cancel()
+    await stop([task])
+
+
+async def test_a_fault_of_ours_does_not_end_the_watch() -> None:
+    prompter = Prompter()
+    prompter.broken = True
+    tasks = Tasks((0.001, 0.001))
+    task = tasks.start("checks", Checks(prompter).watch)
+    async with asyncio.timeout(10):
+        while not tasks.failures()["checks"]:
+            await asyncio.sleep(0.001)
+        prompter.broken, prompter.asked = False, 0
+        while not prompter.asked:
+            await asyncio.sleep(0.001)
+    await stop([task])

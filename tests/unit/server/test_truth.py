@@ -1,8 +1,11 @@
+import asyncio
 from typing import Any
 
 import pytest
 
+from warmroute.server import truth as truth_module
 from warmroute.server.truth import Truth, advice
+from warmroute.tasks import Tasks, stop
 
 FINE: dict[str, Any] = {
     "odd_blocks": 0,
@@ -40,3 +43,24 @@ def test_a_fault_is_said_once_while_it_lasts(caplog: pytest.LogCaptureFixture) -
     workers[0]["suspect"] = True
     truth.look()
     assert caplog.text.count("predictions for the worker are wrong") == 2
+
+
+async def test_a_fault_of_ours_does_not_end_the_watch(
+    caplog: pytest.LogCaptureFixture, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(truth_module, "INTERVAL_S", 0.001)
+    answers: list[Any] = [RuntimeError("a fault of ours"), [{"name": "a", "suspect": True}]]
+
+    def workers() -> list[dict[str, Any]]:
+        answer = answers.pop(0) if len(answers) > 1 else answers[0]
+        if isinstance(answer, Exception):
+            raise answer
+        return list(answer)
+
+    tasks = Tasks((0.001, 0.001))
+    task = tasks.start("truth", Truth(workers, lambda: {"a": FINE}).watch)
+    async with asyncio.timeout(10):
+        while "predictions for the worker are wrong" not in caplog.text:
+            await asyncio.sleep(0.001)
+    assert tasks.failures()["truth"] == 1
+    await stop([task])

@@ -9,12 +9,10 @@ from warmroute.errors import WarmrouteError
 from warmroute.fleet.discovery.listing import Key, Listing, Source
 from warmroute.fleet.discovery.merge import Wanted, merge
 from warmroute.logs import get
+from warmroute.tasks import Tasks, stop
 
 # How often a worker that drains is looked at: nothing announces that its last request has ended.
 IDLE_CHECK_S = 0.1
-
-# How long a source that failed is left alone.
-RESTART_S = 1.0
 
 log = get("discovery")
 
@@ -44,8 +42,11 @@ class FleetPort(Protocol):
 class Reconciler:
     """Takes what each source lists, whole, and does what is needed to make the fleet the same."""
 
-    def __init__(self, fleet: FleetPort, drain_timeout_s: float) -> None:
-        """Take the fleet, and how long a worker that has left its sources may finish what it has."""
+    def __init__(self, fleet: FleetPort, drain_timeout_s: float, *, tasks: Tasks | None = None) -> None:
+        """Take the fleet, how long a worker that has left its sources may finish what it has, and what runs
+        the sources: where one fails by a fault of ours, what it listed stays.
+        """
+        self._tasks = tasks or Tasks()
         self._fleet = fleet
         self._drain_timeout_s = drain_timeout_s
         self._sets: dict[str, tuple[Listing, ...]] = {}
@@ -56,16 +57,18 @@ class Reconciler:
 
     def run(self, source: Source) -> None:
         """Follow a source until the end."""
-        self._running.append(asyncio.create_task(self._run(source), name=f"discover {source.name}"))
+
+        async def follow() -> None:
+            await source.run(lambda listings: self.offer(source.name, listings))
+
+        self._running.append(self._tasks.start("discovery", follow, source=source.name))
 
     async def close(self) -> None:
         """Follow nothing any more; the fleet keeps its workers."""
         tasks = [*self._running, *(task for _, task in self._leaving.values())]
         self._running.clear()
         self._leaving.clear()
-        for task in tasks:
-            task.cancel()
-        await asyncio.gather(*tasks, return_exceptions=True)
+        await stop(tasks)
 
     def offer(self, source: str, listings: Sequence[Listing]) -> None:
         """A source lists these workers, and no others."""
@@ -106,15 +109,6 @@ class Reconciler:
         for name in [name for name, (left, _) in self._leaving.items() if left.listing.key == key]:
             self._stop_waiting(name)
             self._fleet.remove(name)
-
-    async def _run(self, source: Source) -> None:
-        while True:
-            try:
-                await source.run(lambda listings: self.offer(source.name, listings))
-            except Exception:
-                # What is listed stays: a fault of ours must not take the workers away.
-                log.exception("a source of workers failed; it is tried again", source=source.name)
-            await asyncio.sleep(RESTART_S)
 
     def _reconcile(self) -> None:
         wanted = merge(self._sets)
@@ -171,7 +165,7 @@ class Reconciler:
             self._fleet.remove(name)
             return
         self._fleet.drain(name)
-        task = asyncio.create_task(self._finish(name), name=f"drain {name}")
+        task = self._tasks.start("leave", lambda: self._finish(name), worker=name)
         self._leaving[name] = (present, task)
 
     def _stop_waiting(self, name: str) -> None:
@@ -188,8 +182,8 @@ class Reconciler:
             log.warning("a worker that leaves has not finished in time", worker=name)
         except WarmrouteError as error:
             log.warning("a worker that leaves cannot be asked for", worker=name, error=error)
-        del self._leaving[name]
         self._fleet.remove(name)
+        del self._leaving[name]
 
 
 def _is_same(present: Wanted, wanted: Wanted) -> bool:

@@ -12,6 +12,7 @@ from warmroute.errors import ConfigError
 from warmroute.fleet.discovery import PRECEDENCE, Listing, Publish, Reconciler
 from warmroute.fleet.discovery import reconcile as reconcile_module
 from warmroute.fleet.discovery.merge import merge
+from warmroute.tasks import Tasks
 
 
 class RecordedFleet:
@@ -69,7 +70,7 @@ def fleet() -> RecordedFleet:
 @pytest.fixture
 async def reconciler(fleet: RecordedFleet, monkeypatch: pytest.MonkeyPatch) -> AsyncIterator[Reconciler]:
     monkeypatch.setattr(reconcile_module, "IDLE_CHECK_S", 0.001)
-    reconciler = Reconciler(fleet, 60)
+    reconciler = Reconciler(fleet, 60, tasks=Tasks((0.001, 0.001)))
     yield reconciler
     await reconciler.close()
 
@@ -207,7 +208,7 @@ async def test_a_worker_that_the_fleet_refuses_keeps_no_other_out(
 
 
 async def test_a_source_that_fails_is_tried_again_and_its_workers_stay(
-    fleet: RecordedFleet, reconciler: Reconciler, monkeypatch: pytest.MonkeyPatch
+    fleet: RecordedFleet, reconciler: Reconciler
 ) -> None:
     class Failing:
         name = "dns"
@@ -219,11 +220,27 @@ async def test_a_source_that_fails_is_tried_again_and_its_workers_stay(
                 publish([listing("a")])
             raise RuntimeError("a fault of ours")
 
-    monkeypatch.setattr(reconcile_module, "RESTART_S", 0.001)
     failing = Failing()
     reconciler.run(failing)
     await until(lambda: failing.runs >= 2)
     assert list(fleet.workers) == ["a"]
+    assert reconciler._tasks.failures()["discovery"] >= 1
+
+
+async def test_a_worker_that_leaves_is_forgotten_after_a_fault_of_ours(
+    fleet: RecordedFleet, reconciler: Reconciler, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def broken(name: str) -> bool:
+        raise RuntimeError("a fault of ours")
+
+    reconciler.offer("dns", [listing("a")])
+    monkeypatch.setattr(fleet, "is_idle", broken)
+    reconciler.offer("dns", [])
+    await until(lambda: reconciler._tasks.failures()["leave"] >= 2)
+    assert "a" in fleet.workers
+    monkeypatch.undo()
+    await until(lambda: not fleet.workers)
+    assert reconciler.leaving("a") is None
 
 
 Sets = dict[str, list[tuple[int, int, bool]]]
