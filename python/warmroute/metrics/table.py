@@ -293,6 +293,12 @@ EVENTS = (
         read.event("orphan_blocks"),
         "worker",
     ),
+    _counter(
+        "kv_event_forgotten_blocks",
+        "Blocks that were forgotten, all at once: there were more than the worker has, or names have room for.",
+        read.event("forgotten_blocks"),
+        "worker",
+    ),
     _gauge("kv_event_blocks", "Blocks that the worker holds, by its events.", read.event("blocks"), "worker"),
     _gauge("kv_event_bytes", "Memory for the worker's names of blocks.", read.event("bytes"), "worker"),
     _gauge(

@@ -105,7 +105,8 @@ crate::options! {
         calibration: Calibration = Calibration::A100_8B, Choice(&CALIBRATION_NAMES), "";
         /// Tokens a second of a cold prefill on one worker; 0 takes the calibration's own.
         prefill_tokens_per_second: f64 = 0.0, Float(0.0, 1e9), "tokens/s";
-        /// Memory that the prefix index may take.
+        /// Memory that the prefix index may take, and the names of blocks of each worker whose KV events are
+        /// followed.
         index_bytes: u64 = 1 << 30, Int(1 << 20, 1 << 40), "bytes";
         /// How long a block is assumed to be held by a worker that has not confirmed it. Where a worker sends no
         /// KV events its block pool bounds the assumption first.

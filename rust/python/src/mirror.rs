@@ -105,7 +105,7 @@ impl PyMirror {
         let stats = py.detach(|| self.mirror.lock().stats());
         let dict = fields!(py, stats;
             batches, replayed_batches, duplicates, gaps, losses, lost_batches, restarts, cleared, stored_blocks,
-            repeated_blocks, removed_blocks, orphan_blocks, ignored_blocks, unknown_removals, odd_blocks,
+            repeated_blocks, removed_blocks, orphan_blocks, forgotten_blocks, ignored_blocks, unknown_removals, odd_blocks,
             odd_block_size, faults, blocks, lower_blocks, bytes, next);
         dict.set_item("fault", stats.fault.map(|fault| fault.to_string()))?;
         Ok(dict)

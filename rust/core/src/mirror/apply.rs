@@ -13,11 +13,6 @@ use crate::time::Time;
 
 /// The router's blocks that are taken into the index under one lock: a decision waits for two microseconds.
 pub(super) const BLOCKS_AT_ONCE: usize = 8;
-/// Blocks of an engine that has not told how many it has. More than this are a fault of its events.
-const MAX_BLOCKS: usize = 1 << 24;
-/// Blocks in lower tiers. Not every connector says what it drops: past this, all of them are forgotten.
-const MAX_LOWER: usize = 1 << 22;
-
 /// A block of an event in both names.
 type Named = (EngineHash, BlockHash);
 
@@ -35,7 +30,7 @@ impl Mirror {
                 } else {
                     self.stored(stored, now);
                 }
-                self.check_size();
+                self.check_room();
             }
             Event::Removed(removed) => self.removed(removed),
             Event::Cleared => {
@@ -192,23 +187,6 @@ impl Mirror {
     pub(super) fn clear_router(&mut self) {
         self.router.forget(self.worker, Forget::Everything, Time::ZERO);
         self.clears = self.router.lock_last().count_clear(self.worker).unwrap_or_default();
-    }
-
-    /// An engine that holds more blocks than it has loses events: everything is a guess. Of lower tiers it is less
-    /// clear what they have.
-    fn check_size(&mut self) {
-        let parts = self.pages.as_ref().map_or(1, |pages| pages.parts());
-        let [blocks, lower] = [Tier::Device, Tier::Lower].map(|tier| self.held(tier));
-        let known = if blocks > 1024 { self.router.lock_last().known_kv_blocks(self.worker) } else { None };
-        let limit = known.map_or(MAX_BLOCKS, |blocks| (blocks as usize * 2 + 1024) * parts);
-        if blocks > limit {
-            self.stats.losses += 1;
-            self.in_doubt = true;
-            self.forget_names();
-            self.clear_router();
-        } else if lower > MAX_LOWER * parts {
-            self.forget_lower();
-        }
     }
 }
 

@@ -23,6 +23,9 @@ pub(super) struct Held {
 }
 
 impl Held {
+    /// Bytes that a name takes, its share of what is empty included.
+    pub(super) const NAME_BYTES: usize = 20;
+
     pub(super) fn new(blocks: u32, seed: u64) -> Held {
         Held { table: Table::new(blocks, seed), copies: HashMap::new(), further: 0, names: HashMap::new() }
     }
@@ -30,6 +33,11 @@ impl Held {
     /// Blocks, copies aside.
     pub(super) fn len(&self) -> usize {
         self.table.len()
+    }
+
+    /// Names, and counts of names and blocks that are held several times, which take about as much.
+    pub(super) fn names(&self) -> usize {
+        self.table.len() + self.copies.len() + self.names.len()
     }
 
     /// Copies beyond the first, of all blocks: they take room, too.

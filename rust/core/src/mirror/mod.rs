@@ -12,6 +12,7 @@ mod order;
 mod paged;
 mod pages;
 mod pending;
+mod room;
 mod stats;
 mod table;
 
@@ -65,6 +66,8 @@ pub struct Mirror {
     pages: Option<Box<Pages>>,
     twins: Twins,
     seed: u64,
+    /// Memory that names may take.
+    max_bytes: usize,
     /// Events were lost since the worker was known to hold nothing.
     in_doubt: bool,
     /// What the router was told last: whether events are applied as they come, and how many blocks are copies.
@@ -88,9 +91,10 @@ struct Replay {
 impl Mirror {
     /// A mirror of `worker`, which knows nothing. `seed` is random: engines must not choose its table's collisions.
     pub fn new(router: SharedRouter, worker: WorkerId, seed: u64) -> Mirror {
-        let (blocks, clears) = {
+        let (blocks, clears, max_bytes) = {
             let router = router.lock();
-            (router.known_kv_blocks(worker).unwrap_or_default(), router.clears(worker).unwrap_or_default())
+            let blocks = router.known_kv_blocks(worker).unwrap_or_default();
+            (blocks, router.clears(worker).unwrap_or_default(), router.index().max_bytes())
         };
         Mirror {
             router,
@@ -104,6 +108,7 @@ impl Mirror {
             pages: None,
             twins: Twins::new(),
             seed,
+            max_bytes,
             in_doubt: false,
             told: (false, 0),
             clears,

@@ -64,6 +64,9 @@ pub(super) struct Pages {
 }
 
 impl Pages {
+    /// Bytes that a page takes beside its tokens, its name included.
+    pub(super) const NAME_BYTES: usize = size_of::<Page>() + 20;
+
     /// Pages of `page_size` tokens, `parts` of which make a block.
     pub(super) fn new(page_size: usize, parts: u16, seed: u64) -> Pages {
         Pages {
@@ -89,6 +92,11 @@ impl Pages {
 
     pub(super) fn held(&self, tier: Tier) -> usize {
         self.held[tier as usize]
+    }
+
+    /// Pages that are kept, those that are not held but stand before others included.
+    pub(super) fn kept(&self) -> usize {
+        self.pages.len() - self.free.len()
     }
 
     /// The names of the pages that are held on the device.

@@ -29,6 +29,8 @@ pub struct MirrorStats {
     pub removed_blocks: u64,
     /// Blocks that could not be placed: the block before them is not known.
     pub orphan_blocks: u64,
+    /// Blocks that were forgotten because they were more than the engine has, or than names have room for.
+    pub forgotten_blocks: u64,
     /// Blocks of groups, places and sizes that are not indexed.
     pub ignored_blocks: u64,
     /// Removals of blocks that were not known.
