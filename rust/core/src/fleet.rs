@@ -1,6 +1,6 @@
 //! The workers that a router knows.
 
-use std::collections::HashMap;
+use std::collections::{BTreeSet, HashMap};
 use std::sync::Arc;
 
 use xxhash_rust::xxh3::xxh3_64;
@@ -85,6 +85,8 @@ impl Place {
 #[derive(Debug, Default)]
 pub struct Fleet {
     places: Vec<Option<Place>>,
+    /// Places that are left: the first one is taken again.
+    free: BTreeSet<Slot>,
     by_name: HashMap<String, Slot>,
     generations: u32,
     revision: u64,
@@ -104,7 +106,7 @@ impl Fleet {
         if self.by_name.contains_key(&spec.name) {
             return Err(FleetError::DuplicateWorker(spec.name));
         }
-        let index = self.places.iter().position(Option::is_none).unwrap_or(self.places.len());
+        let index = self.free.pop_first().map_or(self.places.len(), Slot::index);
         if index == self.places.len() {
             self.places.push(None);
         }
@@ -165,6 +167,7 @@ impl Fleet {
         let unknown = || FleetError::UnknownWorker(name.to_owned());
         let slot = self.by_name.remove(name).ok_or_else(unknown)?;
         self.revision += 1;
+        self.free.insert(slot);
         self.places[slot.index()].take().map(|place| place.worker).ok_or_else(unknown)
     }
 
@@ -215,5 +218,27 @@ impl Worker {
     pub fn serves(&self, model: Option<&str>) -> bool {
         self.spec.models.is_empty()
             || model.is_none_or(|wanted| self.spec.models.iter().any(|each| each == wanted))
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    #![allow(clippy::unwrap_used, reason = "a test fails by panicking")]
+
+    use super::*;
+
+    #[test]
+    fn a_worker_takes_the_first_place_that_is_left() {
+        let mut fleet = Fleet::default();
+        let add = |name: &str, fleet: &mut Fleet| {
+            let spec = WorkerSpec { name: name.to_owned(), ..WorkerSpec::default() };
+            fleet.add(spec).unwrap().id.slot.0
+        };
+        assert_eq!(["a", "b", "c", "d"].map(|name| add(name, &mut fleet)), [0, 1, 2, 3]);
+        for name in ["c", "a"] {
+            fleet.remove(name).unwrap();
+        }
+        assert_eq!(["e", "f", "g"].map(|name| add(name, &mut fleet)), [0, 2, 4]);
+        assert_eq!((fleet.len(), fleet.iter().count()), (5, 5));
     }
 }

@@ -29,7 +29,8 @@ impl PrefixIndex {
         self.remove_worker(slot);
         let (workers, index) = self.places(slot);
         if workers.len() <= index {
-            workers.reserve_exact(index + 1 - workers.len());
+            // By a quarter at least: a fleet that comes one by one is not moved for each.
+            workers.reserve_exact((index + 1 - workers.len()).max(workers.len() / 4));
             workers.resize(index + 1, None);
         }
         let lists = [[NIL; 2]; 2];
@@ -198,5 +199,23 @@ impl PrefixIndex {
 
     pub(super) fn oldest_of(&self, worker: u32, list: List) -> Option<u32> {
         self.worker(Slot(worker)).map(|worker| worker.lists[list as usize][0]).filter(|&id| id != NIL)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    /// Each time that the table of workers grows, all are moved.
+    #[test]
+    fn a_fleet_that_comes_one_by_one_is_seldom_moved() {
+        let mut index = PrefixIndex::new(1 << 30);
+        let (mut moves, mut capacity) = (0, 0);
+        for slot in 0..2000 {
+            index.add_worker(Slot(slot), None);
+            moves += usize::from(index.workers.capacity() != capacity);
+            capacity = index.workers.capacity();
+        }
+        assert!(moves < 40, "{moves} moves");
     }
 }

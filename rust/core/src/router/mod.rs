@@ -9,11 +9,12 @@ mod hits;
 mod others;
 #[cfg(test)]
 mod pieces;
+mod served;
 mod shared;
 mod stats;
 mod truth;
+mod workers;
 
-use std::collections::HashMap;
 use std::sync::Arc;
 use std::time::Duration;
 
@@ -27,16 +28,16 @@ pub use truth::{ERROR_BUCKETS, Loss, Truth};
 use crate::block::{BlockHash, BlockHasher, Namespace, Units};
 use crate::calibration::Calibration;
 use crate::config::RouterConfig;
-use crate::error::{ConfigError, FleetError, RouteError};
-use crate::fleet::{Fleet, Worker, WorkerSpec};
+use crate::error::{ConfigError, RouteError};
+use crate::fleet::{Fleet, Worker};
 use crate::ids::WorkerId;
-use crate::load::ledger::{Booking, Ledger, Load, Outcome, Reservation};
-use crate::load::observed::Observed;
+use crate::load::ledger::{Booking, Ledger, Outcome, Reservation};
 use crate::load::outputs::OutputMeans;
 use crate::prefix::{Overlaps, PrefixIndex};
 use crate::select::{self, Candidate, Reason, cost};
 use crate::time::Time;
 use hits::Hits;
+use served::Served;
 use truth::{Assumed, Following};
 
 /// Index nodes that each decision looks at for predictions that ran out: the sweep keeps up with what decisions
@@ -106,8 +107,7 @@ pub struct Router {
     following: Vec<Following>,
     /// By slot.
     hits: Vec<Hits>,
-    /// Every name that a worker serves, and whether it is an adapter's.
-    served: HashMap<String, bool>,
+    served: Served,
     truths: Vec<Truth>,
     ledger: Ledger,
     outputs: OutputMeans,
@@ -133,7 +133,7 @@ impl Router {
             clears: Vec::new(),
             following: Vec::new(),
             hits: Vec::new(),
-            served: HashMap::new(),
+            served: Served::default(),
             truths: Vec::new(),
             ledger: Ledger::default(),
             outputs: OutputMeans::default(),
@@ -171,124 +171,17 @@ impl Router {
         &self.index
     }
 
-    /// Takes in a worker, ready and with nothing cached.
-    ///
-    /// # Errors
-    /// [`FleetError`] for a name that is taken or a block size that is not the router's.
-    pub fn add_worker(&mut self, spec: WorkerSpec) -> Result<WorkerId, FleetError> {
-        self.check_block_size(&spec)?;
-        let worker = self.fleet.add(spec)?;
-        self.ledger.add_worker(worker.id);
-        self.index.add_worker(worker.id.slot, Some(self.kv_blocks(&worker)));
-        self.list_served();
-        let slots = worker.id.slot.index() + 1;
-        self.following.resize(self.following.len().max(slots), Following::default());
-        self.truths.resize(self.truths.len().max(slots), Truth::default());
-        self.following[slots - 1] = Following::default();
-        self.hits.resize(self.hits.len().max(slots), Hits::default());
-        self.hits[slots - 1] = Hits::default();
-        self.truths[slots - 1] = Truth::default();
-        Ok(worker.id)
-    }
-
-    /// Changes what is known of the worker named in `spec`.
-    ///
-    /// # Errors
-    /// [`FleetError`] for an unknown name or a block size that is not the router's.
-    pub fn update_worker(&mut self, spec: WorkerSpec) -> Result<(), FleetError> {
-        self.check_block_size(&spec)?;
-        let worker = self.fleet.update(spec)?;
-        self.index.set_capacity(worker.id.slot, Some(self.kv_blocks(&worker)));
-        self.list_served();
-        Ok(())
-    }
-
-    /// Says whether a worker answers. One that does not is taken to have lost its cache.
-    ///
-    /// # Errors
-    /// [`FleetError::UnknownWorker`].
-    pub fn set_ready(&mut self, name: &str, ready: bool) -> Result<(), FleetError> {
-        let worker = self.fleet.set_ready(name, ready)?;
-        if !ready {
-            self.clear(worker.id);
-        }
-        Ok(())
-    }
-
-    /// Gives a worker nothing more; what it holds is not forgotten yet.
-    pub(crate) fn pause(&mut self, name: &str) -> Result<WorkerId, FleetError> {
-        self.fleet.set_ready(name, false).map(|worker| worker.id)
-    }
-
-    /// Lets a worker finish what it has, and gives it nothing more.
-    ///
-    /// # Errors
-    /// [`FleetError::UnknownWorker`].
-    pub fn drain_worker(&mut self, name: &str) -> Result<(), FleetError> {
-        self.fleet.drain(name).map(drop)
-    }
-
-    /// Lets a worker that drains take requests again.
-    ///
-    /// # Errors
-    /// [`FleetError::UnknownWorker`].
-    pub fn resume_worker(&mut self, name: &str) -> Result<(), FleetError> {
-        self.fleet.resume(name).map(drop)
-    }
-
-    /// Takes what a worker's own metrics say: `others` are the requests that this router did not send, `kv_usage` is
-    /// the share of its KV blocks in active use. It counts for `valid`, beside the bookings.
-    ///
-    /// # Errors
-    /// [`FleetError::UnknownWorker`].
-    pub fn observe_worker(
-        &mut self,
-        name: &str,
-        others: u32,
-        kv_usage: f64,
-        now: Time,
-        valid: Duration,
-    ) -> Result<(), FleetError> {
-        let worker = Arc::clone(self.fleet.get(name)?);
-        let own = self.ledger.load(worker.id.slot).map_or(0, Load::active_blocks);
-        let used = (kv_usage.clamp(0.0, 1.0) * f64::from(self.kv_blocks(&worker))) as u64;
-        let blocks = if others > 0 { used.saturating_sub(own) } else { 0 };
-        let context_tokens = blocks * u64::from(self.config.block_size);
-        let observed = Observed { requests: others, context_tokens, kv_usage };
-        self.ledger.observe(worker.id, observed, now.after(valid));
-        Ok(())
-    }
-
-    /// Forgets a worker and everything it holds. Leases on it stay valid, and book nothing any more.
-    ///
-    /// # Errors
-    /// [`FleetError::UnknownWorker`].
-    pub fn remove_worker(&mut self, name: &str) -> Result<(), FleetError> {
-        let worker = self.fleet.remove(name)?;
-        self.index.remove_worker(worker.id.slot);
-        self.ledger.remove_worker(worker.id);
-        self.list_served();
-        Ok(())
-    }
-
     /// What separates the blocks of a prompt from equal ones: the adapter, where `model` names one, and the salt.
     ///
     /// A model that a worker is known to serve does not: a worker has one, by whatever names, and is only asked for
     /// what it serves; its events do not name it.
     pub fn namespace<'a>(&self, model: Option<&'a str>, salt: &'a str) -> Namespace<'a> {
         let space = Namespace { salt, ..Namespace::default() };
-        match model.map(|model| (model, self.served.get(model))) {
+        match model.map(|model| (model, self.served.is_adapter(model))) {
             Some((lora, Some(true))) => Namespace { lora, ..space },
             Some((model, None)) => Namespace { model, ..space },
             Some((_, Some(false))) | None => space,
         }
-    }
-
-    fn list_served(&mut self) {
-        let specs = || self.fleet.iter().map(|(worker, _)| &worker.spec);
-        let models = specs().flat_map(|spec| &spec.models).map(|model| (model.clone(), false));
-        let adapters = specs().flat_map(|spec| &spec.adapters).map(|model| (model.clone(), true));
-        self.served = models.chain(adapters).collect();
     }
 
     /// Chooses a worker and books nothing. The same question asked again has the same answer, but for `random`.
@@ -398,16 +291,5 @@ impl Router {
 
     fn kv_blocks(&self, worker: &Worker) -> u32 {
         worker.spec.kv_blocks.unwrap_or(self.config.default_kv_blocks)
-    }
-
-    fn check_block_size(&self, spec: &WorkerSpec) -> Result<(), FleetError> {
-        match spec.block_size {
-            Some(block_size) if block_size != self.config.block_size => Err(FleetError::BlockSize {
-                worker: spec.name.clone(),
-                block_size,
-                expected: self.config.block_size,
-            }),
-            _ => Ok(()),
-        }
     }
 }
