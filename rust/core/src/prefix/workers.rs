@@ -29,8 +29,10 @@ impl PrefixIndex {
         self.remove_worker(slot);
         let (workers, index) = self.places(slot);
         if workers.len() <= index {
-            // By a quarter at least: a fleet that comes one by one is not moved for each.
-            workers.reserve_exact((index + 1 - workers.len()).max(workers.len() / 4));
+            if workers.capacity() <= index {
+                // By a quarter at least: a fleet that comes one by one is not moved for each.
+                workers.reserve_exact((index + 1 - workers.len()).max(workers.len() / 4));
+            }
             workers.resize(index + 1, None);
         }
         let lists = [[NIL; 2]; 2];
