@@ -1,11 +1,16 @@
 //! What routing needs of a request body, borrowed from it.
 
+mod fields;
+mod found;
+
 use std::borrow::Cow;
-use std::ops::Range;
 
 use crate::cache::Passed;
-use crate::json::{Cursor, unescape};
+use crate::json::unescape;
 use crate::{PromptError, completion};
+use fields::Fields;
+pub(crate) use fields::RenderOptions;
+use found::{Found, text_of};
 
 /// What kind of request a body is.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
@@ -47,91 +52,6 @@ pub struct Body<'a> {
     message_list: Vec<&'a str>,
     /// The messages that it begins with and that were seen, and all of `messages`.
     known: Option<(Passed, &'a [u8])>,
-}
-
-/// Raw values by name.
-#[derive(Clone, Copy, Debug, Default)]
-struct Fields<'a> {
-    model: Option<&'a str>,
-    stream: Option<&'a str>,
-    max_tokens: Option<&'a str>,
-    max_completion_tokens: Option<&'a str>,
-    max_output_tokens: Option<&'a str>,
-    cache_salt: Option<&'a str>,
-    user: Option<&'a str>,
-    messages: Option<&'a str>,
-    system: Option<&'a str>,
-    tools: Option<&'a str>,
-    input: Option<&'a str>,
-    instructions: Option<&'a str>,
-    prompt: Option<&'a str>,
-    prompt_embeds: Option<&'a str>,
-    chat_template_kwargs: Option<&'a str>,
-    add_generation_prompt: Option<&'a str>,
-    continue_final_message: Option<&'a str>,
-    add_special_tokens: Option<&'a str>,
-    options: RenderOptions<'a>,
-}
-
-/// Raw values of fields that change how a chat is rendered.
-#[derive(Clone, Copy, Debug, Default)]
-pub(crate) struct RenderOptions<'a> {
-    pub(crate) chat_template: Option<&'a str>,
-    pub(crate) truncate_prompt_tokens: Option<&'a str>,
-    pub(crate) documents: Option<&'a str>,
-    pub(crate) reasoning_effort: Option<&'a str>,
-    pub(crate) kv_transfer_params: Option<&'a str>,
-    /// Of a response: what it goes on from, its effort, how it is cut.
-    pub(crate) previous_response_id: Option<&'a str>,
-    pub(crate) previous_input_messages: Option<&'a str>,
-    pub(crate) reasoning: Option<&'a str>,
-    pub(crate) truncation: Option<&'a str>,
-    /// Of an Anthropic message: its effort.
-    pub(crate) output_config: Option<&'a str>,
-    pub(crate) thinking: Option<&'a str>,
-}
-
-impl<'a> Fields<'a> {
-    fn slot(&mut self, name: &str) -> Option<&mut Option<&'a str>> {
-        Some(match name {
-            "model" => &mut self.model,
-            "stream" => &mut self.stream,
-            "max_tokens" => &mut self.max_tokens,
-            "max_completion_tokens" => &mut self.max_completion_tokens,
-            "max_output_tokens" => &mut self.max_output_tokens,
-            "cache_salt" => &mut self.cache_salt,
-            "user" => &mut self.user,
-            "messages" => &mut self.messages,
-            "system" => &mut self.system,
-            "tools" => &mut self.tools,
-            "input" => &mut self.input,
-            "instructions" => &mut self.instructions,
-            "prompt" => &mut self.prompt,
-            "prompt_embeds" => &mut self.prompt_embeds,
-            "chat_template_kwargs" => &mut self.chat_template_kwargs,
-            "add_generation_prompt" => &mut self.add_generation_prompt,
-            "continue_final_message" => &mut self.continue_final_message,
-            "add_special_tokens" => &mut self.add_special_tokens,
-            "chat_template" => &mut self.options.chat_template,
-            "truncate_prompt_tokens" => &mut self.options.truncate_prompt_tokens,
-            "documents" => &mut self.options.documents,
-            "reasoning_effort" => &mut self.options.reasoning_effort,
-            "kv_transfer_params" => &mut self.options.kv_transfer_params,
-            "previous_response_id" => &mut self.options.previous_response_id,
-            "previous_input_messages" => &mut self.options.previous_input_messages,
-            "reasoning" => &mut self.options.reasoning,
-            "truncation" => &mut self.options.truncation,
-            "output_config" => &mut self.options.output_config,
-            "thinking" => &mut self.options.thinking,
-            _ => return None,
-        })
-    }
-
-    fn set(&mut self, key: &'a str, value: &'a str) {
-        if let Some(slot) = unescape(key).and_then(|name| self.slot(&name)) {
-            *slot = (value != "null").then_some(value);
-        }
-    }
 }
 
 impl<'a> Body<'a> {
@@ -341,93 +261,3 @@ impl<'a> Body<'a> {
 }
 
 const MODEL_TYPE: PromptError = PromptError::WrongType { field: "model", allowed: "a string" };
-
-/// The places of everything in a body.
-#[derive(Default)]
-struct Found<'a> {
-    members: Vec<(&'a [u8], &'a [u8])>,
-    /// The elements of `messages`: what finds its end passes them anyway.
-    elements: Vec<&'a [u8]>,
-    /// The messages that are known, and all of `messages`, which is then no member.
-    passed: Option<(Passed, &'a [u8])>,
-    /// Where those are that are known.
-    known: Range<usize>,
-}
-
-impl<'a> Found<'a> {
-    fn of(body: &'a [u8], pass: &dyn Fn(&[u8]) -> Option<Passed>) -> Result<Found<'a>, PromptError> {
-        let mut found = Found { members: Vec::with_capacity(16), ..Found::default() };
-        let mut cursor = Cursor::new(body);
-        cursor.skip_mark();
-        cursor.enter(b'{', "an object")?;
-        let mut first = true;
-        while let Some(key) = cursor.key(first)? {
-            first = false;
-            let is_array = key == b"\"messages\"" && cursor.peek() == Some(b'[');
-            // Of a second one, as of everything that is refused, nothing is taken for known.
-            let again = found.known.end > 0 || !found.elements.is_empty();
-            match is_array && !again && found.messages(key, &mut cursor, pass) {
-                true => {}
-                false if found.known.end > 0 && names_messages(key) => {
-                    return Found::of(body, &|_| None);
-                }
-                false => found.member(key, cursor.value()?),
-            }
-        }
-        cursor.finish()?;
-        Ok(found)
-    }
-
-    fn member(&mut self, key: &'a [u8], value: &'a [u8]) {
-        if names_messages(key) {
-            self.elements.clear();
-        }
-        self.members.push((key, value));
-    }
-
-    /// Passes over an array and notes its elements; false where it has a fault that is not looked for here.
-    fn messages(
-        &mut self,
-        key: &'a [u8],
-        cursor: &mut Cursor<'a, [u8]>,
-        pass: &dyn Fn(&[u8]) -> Option<Passed>,
-    ) -> bool {
-        let mut inside = cursor.clone();
-        inside.pass(1);
-        inside.skip_space();
-        let from = inside.at();
-        let passed = pass(inside.rest());
-        inside.pass(passed.as_ref().map_or(0, |passed| passed.length));
-        let (known, mut elements) = (from..inside.at(), Vec::new());
-        loop {
-            match inside.element(passed.is_none() && elements.is_empty()) {
-                Ok(Some(element)) => elements.push(element),
-                Ok(None) => break,
-                Err(_) => return false,
-            }
-        }
-        let raw = cursor.up_to(&inside);
-        *cursor = inside;
-        self.elements = elements;
-        match passed {
-            Some(passed) => (self.passed, self.known) = (Some((passed, raw)), known),
-            None => self.members.push((key, raw)),
-        }
-        true
-    }
-}
-
-/// Whether `key` is `messages`, however it is written.
-fn names_messages(key: &[u8]) -> bool {
-    std::str::from_utf8(key).ok().and_then(unescape).is_some_and(|name| name == "messages")
-}
-
-/// The text of `part`, a part of `body`, of which `texts` are the texts with where they begin.
-fn text_of<'a>(body: &'a [u8], texts: &[(usize, &'a str); 2], part: &'a [u8]) -> &'a str {
-    let at = (part.as_ptr() as usize).wrapping_sub(body.as_ptr() as usize);
-    let found = texts.iter().find_map(|(start, text)| {
-        let from = at.checked_sub(*start)?;
-        text.get(from..from.checked_add(part.len())?)
-    });
-    found.unwrap_or_default()
-}

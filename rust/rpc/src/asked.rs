@@ -6,7 +6,7 @@ use bytes::Bytes;
 use warmroute_core::block::{BlockHash, Namespace, Units};
 use warmroute_core::ids::WorkerId;
 use warmroute_core::router::{RouteRequest, SharedRouter};
-use warmroute_prompt::{Body, Endpoint, Prompter, Refused, Rung};
+use warmroute_prompt::{Body, Endpoint, PromptError, Prompter, Refused, Rung};
 
 use crate::failure::Failure;
 use crate::pb;
@@ -129,9 +129,10 @@ impl Asked {
         let model = asked.model.as_deref();
         // As the body of a completion: what holds for those (trust, caches, how text is matched) holds for this.
         let json = completion(model, text)?;
-        let body = Body::parse(Endpoint::Completions, &json)?;
+        let at_fault = |error: PromptError| Failure::prompt("text", &error);
+        let body = Body::parse(Endpoint::Completions, &json).map_err(at_fault)?;
         let space = space(request, router);
-        asked.read_body(&body, &space, router, prompter)?;
+        asked.read_body(&body, &space, router, prompter).map_err(at_fault)?;
         Ok(asked)
     }
 
@@ -157,7 +158,8 @@ impl Asked {
         asked.max_output_tokens = body.max_tokens();
         let salt = body.cache_salt().unwrap_or(Cow::Borrowed(""));
         let space = router.namespace(body.model(), &salt);
-        asked.read_body(&body, &space, router, prompter)?;
+        let read = asked.read_body(&body, &space, router, prompter);
+        read.map_err(|error| Failure::prompt("openai.json", &error))?;
         Ok(asked)
     }
 
@@ -167,7 +169,7 @@ impl Asked {
         space: &Namespace<'_>,
         router: &SharedRouter,
         prompter: &Prompter,
-    ) -> Result<(), Failure> {
+    ) -> Result<(), PromptError> {
         let prompt = prompter.read(body)?;
         prompt.hash_into(router.hasher(), space, &mut self.blocks);
         self.prompt_tokens = prompt.tokens();
@@ -195,7 +197,7 @@ pub(crate) fn parse(body: &pb::OpenAiBody) -> Result<Body<'_>, Failure> {
         Ok(pb::Endpoint::Messages) => Endpoint::Messages,
         Err(_) => return Err(Failure::invalid("openai.endpoint", "there is no such endpoint")),
     };
-    Ok(Body::parse(endpoint, &body.json)?)
+    Body::parse(endpoint, &body.json).map_err(|error| Failure::prompt("openai.json", &error))
 }
 
 fn completion(model: Option<&str>, text: &str) -> Result<Bytes, Failure> {

@@ -110,6 +110,11 @@ impl Failure {
         Failure { field, ..Failure::new(Kind::InvalidRequest, message) }
     }
 
+    /// `error` of the prompt that is in `field`.
+    pub(crate) fn prompt(field: &'static str, error: &PromptError) -> Failure {
+        Failure::invalid(field, error.to_string())
+    }
+
     pub(crate) fn unknown_reservation() -> Failure {
         let message = "there is no such reservation: it has ended, or its lease time ran out";
         Failure { field: "reservation", ..Failure::new(Kind::UnknownReservation, message) }
@@ -138,12 +143,6 @@ impl Failure {
                 ..Failure::new(Kind::Saturated, message)
             },
         }
-    }
-}
-
-impl From<PromptError> for Failure {
-    fn from(error: PromptError) -> Failure {
-        Failure::invalid("openai.json", error.to_string())
     }
 }
 
