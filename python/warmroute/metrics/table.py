@@ -295,7 +295,7 @@ EVENTS = (
     ),
     _counter(
         "kv_event_forgotten_blocks",
-        "Blocks that were forgotten, all at once: there were more than the worker has, or names have room for.",
+        "Blocks that were forgotten, all at once: more than the worker has, or than names have room for.",
         read.event("forgotten_blocks"),
         "worker",
     ),

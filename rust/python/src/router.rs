@@ -177,7 +177,8 @@ impl PyRouter {
             max_requests: count::get(max_requests),
             dp_rank: count::get(dp_rank),
         };
-        self.change(py, |router| router.update_worker(spec))
+        let result = py.detach(|| self.router.update_worker(spec));
+        result.map_err(|error| errors::fleet(py, &error))
     }
 
     fn set_ready(&self, py: Python<'_>, name: &str, ready: bool) -> PyResult<()> {

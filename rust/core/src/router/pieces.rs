@@ -70,6 +70,22 @@ fn forget(what: Forget) -> ((u64, u64, u64), u64) {
     }
 }
 
+/// What a cache of another size has no room for goes in pieces, too, though prompts come meanwhile.
+#[test]
+fn a_worker_that_turns_out_to_be_smaller_is_fitted_in_pieces() {
+    let (mut router, _) = holding();
+    let spec = WorkerSpec { name: "w".to_owned(), kv_blocks: Some(1_000), ..WorkerSpec::default() };
+    let (mut before, mut pieces) = (held(&router).1, 0);
+    while !router.resize_some(&spec, FORGOTTEN_AT_ONCE as u32).unwrap() {
+        assert!(before - held(&router).1 <= FORGOTTEN_AT_ONCE as u64, "too many blocks under one lock");
+        send(&mut router, &[BlockHash(1_000_000 + pieces)]);
+        (before, pieces) = (held(&router).1, pieces + 1);
+    }
+    assert_eq!((held(&router), pieces), ((BLOCKS, 1_000, BLOCKS), 3_000 / FORGOTTEN_AT_ONCE as u64));
+    router.update_worker(spec).unwrap();
+    assert_eq!(held(&router).1, 1_000);
+}
+
 #[test]
 fn everything_goes_in_pieces_and_what_is_predicted_meanwhile_stays() {
     let ((confirmed, predicted, lower), pieces) = forget(Forget::Everything);

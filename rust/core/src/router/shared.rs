@@ -9,6 +9,7 @@ use parking_lot::{Mutex, MutexGuard};
 use crate::block::{BlockHasher, Namespace};
 use crate::config::RouterConfig;
 use crate::error::{ConfigError, FleetError, RouteError};
+use crate::fleet::WorkerSpec;
 use crate::ids::WorkerId;
 use crate::load::ledger::{Outcome, Reservation};
 use crate::prefix::Forget;
@@ -91,6 +92,22 @@ impl SharedRouter {
             MutexGuard::unlock_fair(router);
             if done != Ok(false) {
                 return;
+            }
+        }
+    }
+
+    /// [`Router::update_worker`]; what has no room in a smaller cache is forgotten a few blocks at a time.
+    ///
+    /// # Errors
+    /// [`FleetError`] for an unknown name or a block size that is not the router's.
+    pub fn update_worker(&self, spec: WorkerSpec) -> Result<(), FleetError> {
+        self.lock().check_block_size(&spec)?;
+        loop {
+            let mut router = self.lock_last();
+            let done = router.resize_some(&spec, FORGOTTEN_AT_ONCE as u32);
+            MutexGuard::unlock_fair(router);
+            if done? {
+                return self.lock().update_worker(spec);
             }
         }
     }

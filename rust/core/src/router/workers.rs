@@ -48,6 +48,16 @@ impl Router {
         Ok(())
     }
 
+    /// Takes a step of at most `blocks` blocks towards the KV blocks in `spec`; says whether they are reached.
+    pub(super) fn resize_some(&mut self, spec: &WorkerSpec, blocks: u32) -> Result<bool, FleetError> {
+        let slot = self.fleet.get(&spec.name)?.id.slot;
+        let wanted = spec.kv_blocks.unwrap_or(self.config.default_kv_blocks);
+        let taken = u32::try_from(self.index.blocks(slot).1 + self.index.occupied(slot)).unwrap_or(u32::MAX);
+        let next = wanted.max(taken.saturating_sub(blocks));
+        self.index.set_capacity(slot, Some(next));
+        Ok(next == wanted)
+    }
+
     /// Says whether a worker answers. One that does not is taken to have lost its cache.
     ///
     /// # Errors
@@ -116,7 +126,7 @@ impl Router {
         Ok(())
     }
 
-    fn check_block_size(&self, spec: &WorkerSpec) -> Result<(), FleetError> {
+    pub(super) fn check_block_size(&self, spec: &WorkerSpec) -> Result<(), FleetError> {
         match spec.block_size {
             Some(block_size) if block_size != self.config.block_size => Err(FleetError::BlockSize {
                 worker: spec.name.clone(),
