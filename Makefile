@@ -86,10 +86,11 @@ wheel: $(VENV)/.tools ## Build a wheel into dist/
 clean: ## Remove what make made, except Cargo's target folder
 	rm -rf $(VENV) dist .mypy_cache .pytest_cache .ruff_cache .hypothesis
 
+# The folder may be a link, which `venv` does not follow.
 $(VENV)/.tools: pyproject.toml
 	@test -n "$(PYTHON)" || { echo "make: no Python 3.11 or later on the path; set PYTHON=" >&2; exit 2; }
 	@command -v cargo >/dev/null || { echo "make: no cargo on the path; install a Rust toolchain" >&2; exit 2; }
-	test -x $(PY) || $(PYTHON) -m venv "$$($(PYTHON) -c 'import os, sys; print(os.path.realpath(sys.argv[1]))' $(VENV))" # it may be a link
+	test -x $(PY) || $(PYTHON) -m venv "$$($(PYTHON) -c 'import os, sys; print(os.path.realpath(sys.argv[1]))' $(VENV))"
 	$(PY) -m pip install --quiet --upgrade 'pip>=25.1'
 	$(PY) -m pip install --quiet --group dev
 	@touch $@

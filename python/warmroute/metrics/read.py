@@ -32,7 +32,7 @@ def named(*names: str) -> Callable[[Snapshot], Iterable[Sample]]:
 
 def worker(name: str) -> Callable[[Snapshot], Iterable[Sample]]:
     """A counter of each worker in the router."""
-    return lambda snapshot: [((worker["name"],), worker[name]) for worker in snapshot.router["workers"]]
+    return lambda snapshot: (((worker["name"],), worker[name]) for worker in snapshot.router["workers"])
 
 
 def proxy(name: str) -> Callable[[Snapshot], Iterable[Sample]]:
@@ -67,7 +67,7 @@ def states(snapshot: Snapshot) -> Iterator[Sample]:
 
 def ready(snapshot: Snapshot) -> Iterable[Sample]:
     """Whether each worker takes requests."""
-    return [((worker["name"],), worker["state"] == "ready") for worker in snapshot.router["workers"]]
+    return (((worker["name"],), worker["state"] == "ready") for worker in snapshot.router["workers"])
 
 
 def decisions(snapshot: Snapshot) -> Iterable[Sample]:
@@ -106,13 +106,13 @@ def seen_by(**names: str) -> Callable[[Snapshot], Iterable[Sample]]:
 
 def event(name: str) -> Callable[[Snapshot], Iterable[Sample]]:
     """A counter of each followed worker's events."""
-    return lambda snapshot: [((worker,), stats[name]) for worker, stats in snapshot.events.items()]
+    return lambda snapshot: (((worker,), stats[name]) for worker, stats in snapshot.events.items())
 
 
 def event_age(snapshot: Snapshot) -> Iterable[Sample]:
     """How long ago each followed worker's last batch came, where one came."""
     ages = ((worker, stats["age_s"]) for worker, stats in snapshot.events.items())
-    return [((worker,), age) for worker, age in ages if age is not None]
+    return (((worker,), age) for worker, age in ages if age is not None)
 
 
 def source(name: str) -> Callable[[Snapshot], Iterable[Sample]]:
@@ -122,7 +122,7 @@ def source(name: str) -> Callable[[Snapshot], Iterable[Sample]]:
 
 def watched(name: str) -> Callable[[Snapshot], Iterable[Sample]]:
     """What the fleet sees of each worker."""
-    return lambda snapshot: [((worker,), told[name]) for worker, told in snapshot.fleet.items()]
+    return lambda snapshot: (((worker,), told[name]) for worker, told in snapshot.fleet.items())
 
 
 def grpc(name: str) -> Callable[[Snapshot], Iterable[Sample]]:

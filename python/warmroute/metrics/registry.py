@@ -35,7 +35,7 @@ class Metrics:
         with self._making:
             began = self._clock()
             if began >= self._good_until:
-                self._page = render(ROWS, self._read()).encode() + generate_latest(self._process)
+                self._page = render(ROWS, self._read()) + generate_latest(self._process)
                 ended = self._clock()
                 self._good_until = ended + KEPT * (ended - began)
             return self._page

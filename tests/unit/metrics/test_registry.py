@@ -189,7 +189,7 @@ def test_buckets_of_a_histogram_are_cumulated() -> None:
     row = Row("warmroute_x_seconds", "histogram", "X.", lambda _: [((), value)])
     samples = {
         (sample.name, sample.labels.get("le", "")): sample.value
-        for family in text_string_to_metric_families(render([row], EMPTY))
+        for family in text_string_to_metric_families(render([row], EMPTY).decode())
         for sample in family.samples
     }
     assert samples == {
@@ -250,7 +250,7 @@ def test_the_page_is_what_the_client_library_writes(kind: Any, names: tuple[str,
     labels = st.tuples(*(WORDS for _ in names))
     samples = data.draw(st.lists(st.tuples(labels, NUMBERS), max_size=4))
     row = Row("warmroute_x", kind, "X.", lambda _: samples, names)
-    assert samples_of(render([row], EMPTY)) == samples_of(Reference(row, samples).page())
+    assert samples_of(render([row], EMPTY).decode()) == samples_of(Reference(row, samples).page())
 
 
 @given(st.lists(st.floats(0.001, 1e9), max_size=5, unique=True), st.data(), st.floats(0, 1e9))
@@ -260,7 +260,7 @@ def test_histograms_are_what_the_client_library_writes(
     counts = data.draw(st.lists(st.integers(0, 9), min_size=len(bounds) + 1, max_size=len(bounds) + 1))
     value = {"bounds": sorted(bounds), "counts": counts, "sum_seconds": sum_seconds}
     row = Row("warmroute_x_seconds", "histogram", "X.", lambda _: [((), value)])
-    assert samples_of(render([row], EMPTY)) == samples_of(Reference(row, [((), value)]).page())
+    assert samples_of(render([row], EMPTY).decode()) == samples_of(Reference(row, [((), value)]).page())
 
 
 def test_a_page_that_took_long_is_given_again() -> None:
