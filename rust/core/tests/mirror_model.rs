@@ -304,6 +304,25 @@ fn what_is_dropped_of_a_replay_is_asked_for_again() {
     pair.quiet();
 }
 
+/// A process that went had sent the number that comes next of the process in its place.
+#[test]
+fn what_waited_of_an_older_process_is_not_what_comes_next() {
+    let mut pair = Pair::new(1, 1);
+    (0..3).for_each(|letter| pair.engine.prompt(&[0, letter, letter], false));
+    let old = std::mem::take(&mut pair.engine.under_way);
+    pair.arrive(2, &old[2].1);
+    assert_eq!(pair.mirror.status(), Status::Behind(0));
+    pair.engine.restart();
+    (0..2).for_each(|letter| pair.engine.prompt(&[0, letter], false));
+    for (number, payload) in std::mem::take(&mut pair.engine.under_way) {
+        pair.mirror.replayed(0, number, &payload, pair.now);
+    }
+    assert_eq!(pair.mirror.replay_ended(0, pair.now), Status::Live);
+    let stats = pair.mirror.stats();
+    assert_eq!((stats.next, stats.blocks, stats.duplicates), (2, 2, 1));
+    pair.quiet();
+}
+
 /// vLLM before 0.15 gives an adapter's number alone: its blocks are not the base model's.
 #[test]
 fn an_adapter_without_a_name_is_not_taken_for_the_base_model() {

@@ -184,7 +184,7 @@ impl Mirror {
             self.skip_gap(now);
         }
         while let Some((number, payload)) = self.pending.pop() {
-            self.receive(number, &payload, now);
+            self.receive_waiting(number, &payload, now);
             let Some(again) = &mut self.replay else { continue };
             // `receive` has put the batch behind the others that wait.
             self.pending.newest_first();
@@ -274,13 +274,28 @@ impl Mirror {
 
     fn receive(&mut self, number: u64, payload: &[u8], now: Time) {
         let batch = self.decode(payload);
+        self.receive_batch(number, &batch, payload, now);
+    }
+
+    /// A batch that waited. What a replay brought may be of the next process in the worker's place: what the one
+    /// before it had sent is over, even where its number is the next.
+    fn receive_waiting(&mut self, number: u64, payload: &[u8], now: Time) {
+        let batch = self.decode(payload);
+        if self.order.is_after(batch.made) {
+            self.stats.duplicates += 1;
+        } else {
+            self.receive_batch(number, &batch, payload, now);
+        }
+    }
+
+    fn receive_batch(&mut self, number: u64, batch: &Batch<'_>, payload: &[u8], now: Time) {
         match self.order.judge(number, batch.made) {
-            Verdict::Next => self.apply(number, &batch, now),
+            Verdict::Next => self.apply(number, batch, now),
             Verdict::Duplicate => self.stats.duplicates += 1,
             Verdict::Gap(_) => self.wait(number, payload),
             Verdict::Restart => {
                 self.begin_again();
-                if number == 0 { self.apply(number, &batch, now) } else { self.wait(number, payload) }
+                if number == 0 { self.apply(number, batch, now) } else { self.wait(number, payload) }
             }
         }
     }

@@ -42,6 +42,11 @@ impl Order {
         }
     }
 
+    /// Whether the last batch was made after `made`.
+    pub(super) fn is_after(&self, made: f64) -> bool {
+        self.next.is_some() && made < self.made
+    }
+
     /// Whatever is missing before `number` will not come.
     pub(super) fn skip_to(&mut self, number: u64) {
         self.next = Some(number);
