@@ -19,6 +19,7 @@ mod safe;
 mod segments;
 mod skeleton;
 mod stats;
+mod stop;
 mod trace;
 mod value;
 

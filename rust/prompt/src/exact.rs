@@ -12,7 +12,6 @@ use crate::encode::Encoder;
 use crate::folder::{Folder, Template};
 use crate::json::unescape;
 use crate::panics::contained;
-use crate::prompter::completion;
 use crate::template::{ChatTemplate, ContentFormat};
 use crate::work::Work;
 use crate::{Body, Endpoint, LoadError, Refused, chat};
@@ -169,7 +168,7 @@ impl Exact {
     pub fn text(&self, body: &Body<'_>) -> Result<String, Refused> {
         match body.endpoint() {
             Endpoint::ChatCompletions | Endpoint::Responses | Endpoint::Messages => self.render(body),
-            Endpoint::Completions => match completion(body) {
+            Endpoint::Completions => match body.completion() {
                 _ if body.render_options().truncate_prompt_tokens.is_some() => Err(Refused::Truncated),
                 Ok(Some(Completion::Text(raw))) => {
                     let text = unescape(raw).ok_or(Refused::Value)?;

@@ -5,9 +5,10 @@ mod found;
 
 use std::borrow::Cow;
 
+use crate::PromptError;
 use crate::cache::Passed;
+use crate::completion::{self, Completion};
 use crate::json::unescape;
-use crate::{PromptError, completion};
 use fields::Fields;
 pub(crate) use fields::RenderOptions;
 use found::{Found, text_of};
@@ -218,6 +219,11 @@ impl<'a> Body<'a> {
             (None, None) => Err(PromptError::Missing { field: "prompt", allowed: completion::ALLOWED }),
             (prompt, _) => Ok(prompt),
         }
+    }
+
+    /// The same in the form that it has.
+    pub(crate) fn completion(&self) -> Result<Option<Completion<'a>>, PromptError> {
+        self.prompt()?.map(Completion::read).transpose()
     }
 
     /// `chat_template_kwargs`, raw: an object.

@@ -355,7 +355,7 @@ impl Prompter {
 fn text<'a>(body: &Body<'a>) -> Result<Prompt<'a>, PromptError> {
     let bytes = |raw: Option<&'a str>| raw.map(str::as_bytes);
     Ok(match body.endpoint() {
-        Endpoint::Completions => match completion(body)? {
+        Endpoint::Completions => match body.completion()? {
             None => Prompt::text([]),
             Some(Completion::Ids(ids)) => Prompt::ids(ids, Rung::ClientIds),
             Some(Completion::Text(raw)) => Prompt::text([bytes(Some(raw))]),
@@ -368,11 +368,6 @@ fn text<'a>(body: &Body<'a>) -> Result<Prompt<'a>, PromptError> {
             Prompt::text([bytes(body.tools()), bytes(body.instructions()), bytes(Some(body.input()?))])
         }
     })
-}
-
-/// `None` where embeddings stand in the prompt's place, which nothing here can compare.
-pub(crate) fn completion<'a>(body: &Body<'a>) -> Result<Option<Completion<'a>>, PromptError> {
-    body.prompt()?.map(Completion::read).transpose()
 }
 
 fn pack(ids: &[u32]) -> Vec<u8> {

@@ -1,7 +1,6 @@
 //! What a worker's `/tokenize` is asked for the tokens of a body's prompt.
 
 use crate::completion::Completion;
-use crate::prompter::completion;
 use crate::{Body, Endpoint};
 
 impl Body<'_> {
@@ -36,7 +35,7 @@ impl Body<'_> {
                 request.flag("add_generation_prompt", self.add_generation_prompt());
                 request.flag("continue_final_message", self.continue_final_message());
             }
-            Endpoint::Completions => match completion(self) {
+            Endpoint::Completions => match self.completion() {
                 Ok(Some(Completion::Text(raw))) => request.field("prompt", raw),
                 _ => return None,
             },

@@ -9,7 +9,8 @@ use minijinja::Value;
 use minijinja::value::ValueKind;
 
 use super::program::{Call, Expr, Program};
-use super::run::{Ran, Run, Stop};
+use super::run::Run;
+use super::stop::{Ran, Stop};
 use super::value::{LONG, List, Memo, Part, Str, Val};
 
 /// A string of more parts or bytes is not made one for a call.

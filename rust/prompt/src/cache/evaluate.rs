@@ -6,7 +6,8 @@ use minijinja::machinery::ast::CompareOpKind;
 
 use super::operations::{item, length, slice, truth};
 use super::program::{Call, Expr, Name};
-use super::run::{Ran, Run, Stop, push_flat, rope};
+use super::run::{Run, push_flat, rope};
+use super::stop::{Ran, Stop};
 use super::value::{List, Str, Val};
 use crate::python::DEEPEST_VALUE;
 

@@ -4,7 +4,8 @@ use minijinja::Value;
 
 use super::names::set;
 use super::program::{Expr, Macro, Name};
-use super::run::{Ran, Run, Stop};
+use super::run::Run;
+use super::stop::{Ran, Stop};
 use super::value::{Str, Val};
 
 /// Macros inside one another before a request is left to minijinja's own limits.

@@ -5,7 +5,7 @@ use std::sync::Arc;
 use minijinja::machinery::ast::CompareOpKind;
 
 use super::program::{Expr, Name, Program};
-use super::run::{Ran, Stop};
+use super::stop::{Ran, Stop};
 use super::trace::{Ask, Trace};
 use super::value::{List, Val};
 

@@ -1,7 +1,7 @@
 //! What operators do with values.
 
 use super::program::Program;
-use super::run::{Ran, Stop};
+use super::stop::{Ran, Stop};
 use super::value::{List, Val};
 
 /// Whether a condition with `value` holds.

@@ -10,14 +10,9 @@ use super::names::{Loop, Names, set};
 use super::operations::length;
 use super::program::{Expr, For, Name, Node, Program, Target};
 use super::skeleton::Skeleton;
+use super::stop::{Ran, Stop};
 use super::trace::{Ahead, Trace};
 use super::value::{List, Str, Val};
-
-/// What is done for this request is not known here, or is an error: minijinja renders it in full.
-#[derive(Clone, Copy, Debug)]
-pub(super) struct Stop;
-
-pub(super) type Ran<T> = Result<T, Stop>;
 
 /// About a tenth of a second. What needs more is left to minijinja, which has limits of its own.
 const MAX_STEPS: usize = 1 << 20;
