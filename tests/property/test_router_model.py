@@ -228,4 +228,4 @@ def close_to(value: float, expected: float) -> None:
 
 TestRouter = RouterMachine.TestCase
 # 220 runs of 50 steps: over 10,000 operations.
-TestRouter.settings = settings(max_examples=220, stateful_step_count=50, deadline=None)
+TestRouter.settings = settings(max_examples=220, stateful_step_count=50)

@@ -252,7 +252,7 @@ SETS = st.dictionaries(
 )
 
 
-@settings(max_examples=150, deadline=None)
+@settings(max_examples=150)
 @given(st.lists(SETS, max_size=8), st.sets(st.sampled_from(["n0", "n1", "n2", "h:1", "h:2"])))
 def test_after_any_history_the_fleet_is_what_is_listed(history: list[Sets], busy: set[str]) -> None:
     async def play() -> None:
