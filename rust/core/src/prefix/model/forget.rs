@@ -76,6 +76,8 @@ fn play(before: &[Operation], between: &[Operation], what: Forget, at_once: usiz
         if done {
             break;
         }
+        // What went with this piece is gone before something of the same blocks comes anew.
+        settle(&mut pair, what);
         between.next().into_iter().for_each(|operation| pair.apply(operation));
         settle(&mut pair, what);
         if what != Forget::Everything {
