@@ -62,6 +62,18 @@ fn settle(pair: &mut Pair, what: Forget) {
     });
 }
 
+/// What is used meanwhile is as new as what is predicted meanwhile: it may stay, too.
+fn keep_used(pair: &mut Pair, operation: &Operation) {
+    let Operation::Refresh { worker, ref path, .. } = *operation else { return };
+    for prefix in (1..=path.len()).map(|len| &path[..len]) {
+        // What is confirmed before it is taken for predicted with it.
+        if let Some((_, expires)) = held(&pair.index, worker, prefix) {
+            let state = State::Predicted { expires: expires.as_nanos(), touched: 0 };
+            pair.reference.held.entry((worker, prefix.to_vec())).or_insert(state);
+        }
+    }
+}
+
 fn play(before: &[Operation], between: &[Operation], what: Forget, at_once: usize, fault: Option<Fault>) {
     let mut pair = Pair::new(1 << 20, [None; 3], fault);
     before.iter().for_each(|operation| pair.apply(operation));
@@ -78,7 +90,12 @@ fn play(before: &[Operation], between: &[Operation], what: Forget, at_once: usiz
         }
         // What went with this piece is gone before something of the same blocks comes anew.
         settle(&mut pair, what);
-        between.next().into_iter().for_each(|operation| pair.apply(operation));
+        if let Some(operation) = between.next() {
+            if what == Forget::Everything {
+                keep_used(&mut pair, operation);
+            }
+            pair.apply(operation);
+        }
         settle(&mut pair, what);
         if what != Forget::Everything {
             for (worker, path) in pair.reference.held.keys() {

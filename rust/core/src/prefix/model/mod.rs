@@ -29,9 +29,11 @@ fn play(operations: &[Operation], fault: Option<Fault>) {
             );
         }
     }
-    // The second round merges what the first one made neighbours.
-    pair.index.expire(pair.time(0), usize::MAX);
-    pair.index.expire(pair.time(0), usize::MAX);
+    // Each round merges what the one before made neighbours.
+    let mut nodes = usize::MAX;
+    while pair.index.expire(pair.time(0), usize::MAX) > 0 || pair.index.stats().nodes < nodes {
+        nodes = pair.index.stats().nodes;
+    }
     check(pair.index.check_merged());
 }
 
