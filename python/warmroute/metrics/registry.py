@@ -1,14 +1,15 @@
-"""The page behind `/metrics`."""
+"""The registry behind `/metrics`."""
 
 import threading
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Iterable, Iterator
 
 from prometheus_client import CollectorRegistry, ProcessCollector, generate_latest
+from prometheus_client.metrics_core import Metric
+from prometheus_client.registry import Collector
 
 from warmroute.metrics.row import Snapshot
 from warmroute.metrics.table import ROWS
-from warmroute.metrics.text import render
 
 CONTENT_TYPE = "text/plain; version=0.0.4; charset=utf-8"
 
@@ -17,25 +18,39 @@ CONTENT_TYPE = "text/plain; version=0.0.4; charset=utf-8"
 KEPT = 4
 
 
-class Metrics:
-    """Reads the counts when it is scraped, and keeps none itself. Called from any thread."""
+class Metrics(Collector):
+    """The registry behind `/metrics`; it reads the counts when it is scraped, and keeps none itself.
+
+    `render` is called from any thread.
+    """
 
     def __init__(self, read: Callable[[], Snapshot], clock: Callable[[], float] = time.monotonic) -> None:
         """Take what reads the counts, and a clock in seconds."""
         self._read = read
         self._clock = clock
-        self._process = CollectorRegistry(auto_describe=False)
-        ProcessCollector(registry=self._process)
+        self._registry = CollectorRegistry(auto_describe=False)
+        self._registry.register(self)
+        ProcessCollector(registry=self._registry)
         self._making = threading.Lock()
         self._page = b""
         self._good_until = -1.0
+
+    def describe(self) -> Iterable[Metric]:
+        """Nothing: the names are known from the table, and reading them would need the parts."""
+        return []
+
+    def collect(self) -> Iterator[Metric]:
+        """Every row's metric."""
+        snapshot = self._read()
+        for row in ROWS:
+            yield row.family(snapshot)
 
     def render(self) -> bytes:
         """The page that a scrape gets."""
         with self._making:
             began = self._clock()
             if began >= self._good_until:
-                self._page = render(ROWS, self._read()) + generate_latest(self._process)
+                self._page = generate_latest(self._registry)
                 ended = self._clock()
                 self._good_until = ended + KEPT * (ended - began)
             return self._page

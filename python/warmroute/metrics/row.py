@@ -4,6 +4,9 @@ from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any, Literal
 
+from prometheus_client.core import CounterMetricFamily, GaugeMetricFamily, HistogramMetricFamily
+from prometheus_client.metrics_core import Metric
+
 Sample = tuple[tuple[str, ...], Any]
 
 
@@ -53,3 +56,28 @@ class Row:
     def exposed(self) -> str:
         """The name as a scrape shows it."""
         return self.name + ("_total" if self.kind == "counter" else "")
+
+    def family(self, snapshot: Snapshot) -> Metric:
+        """The metric with its samples."""
+        if self.kind == "histogram":
+            histogram = HistogramMetricFamily(self.name, self.doc, labels=self.labels)
+            for labels, value in self.read(snapshot):
+                histogram.add_metric(labels, buckets=_buckets(value), sum_value=value.get("sum_seconds"))
+            return histogram
+        family = CounterMetricFamily if self.kind == "counter" else GaugeMetricFamily
+        metric = family(self.name, self.doc, labels=self.labels)
+        for labels, value in self.read(snapshot):
+            metric.add_metric(labels, float(value))
+        return metric
+
+
+def _buckets(value: Mapping[str, Any]) -> list[tuple[str, float]]:
+    """Cumulated buckets from counts by upper bound; the last count is of what lies above every bound.
+
+    Before the proxy has started there are neither bounds nor counts.
+    """
+    total, buckets = 0, []
+    for bound, count in zip([*value["bounds"], float("inf")], value["counts"] or [0], strict=True):
+        total += count
+        buckets.append(("+Inf" if bound == float("inf") else repr(float(bound)), float(total)))
+    return buckets

@@ -1,17 +1,10 @@
-from collections.abc import Iterator
 from typing import Any
 
 import pytest
-from hypothesis import given
-from hypothesis import strategies as st
-from prometheus_client import CollectorRegistry, generate_latest
-from prometheus_client.core import CounterMetricFamily, GaugeMetricFamily, HistogramMetricFamily
-from prometheus_client.metrics_core import Metric
 from prometheus_client.parser import text_string_to_metric_families
 
 from warmroute.metrics import ROWS, Metrics, ModelRung, Row, Snapshot
 from warmroute.metrics.read import LOSSES, MODELS
-from warmroute.metrics.text import render
 from warmroute.tasks import KINDS
 
 WORKER = {
@@ -181,16 +174,12 @@ def test_names_are_unique_and_in_the_namespace() -> None:
     )
 
 
-EMPTY = Snapshot({}, {}, "", False, False)
-
-
 def test_buckets_of_a_histogram_are_cumulated() -> None:
     value = {"bounds": [0.1, 1.0], "counts": [2, 3, 1], "sum_seconds": 4.5}
     row = Row("warmroute_x_seconds", "histogram", "X.", lambda _: [((), value)])
     samples = {
         (sample.name, sample.labels.get("le", "")): sample.value
-        for family in text_string_to_metric_families(render([row], EMPTY).decode())
-        for sample in family.samples
+        for sample in row.family(Snapshot({}, {}, "", False, False)).samples
     }
     assert samples == {
         ("warmroute_x_seconds_bucket", "0.1"): 2,
@@ -199,68 +188,6 @@ def test_buckets_of_a_histogram_are_cumulated() -> None:
         ("warmroute_x_seconds_count", ""): 6,
         ("warmroute_x_seconds_sum", ""): 4.5,
     }
-
-
-class Reference:
-    """The page as the client library writes it: a hundred thousand objects, and obvious."""
-
-    def __init__(self, row: Row, samples: list[tuple[tuple[str, ...], Any]]) -> None:
-        self._row, self._samples = row, samples
-
-    def collect(self) -> Iterator[Metric]:
-        row = self._row
-        if row.kind == "histogram":
-            histogram = HistogramMetricFamily(row.name, row.doc, labels=row.labels)
-            for labels, value in self._samples:
-                counts = [sum(value["counts"][: n + 1]) for n in range(len(value["counts"]))]
-                bounds = [*(repr(bound) for bound in value["bounds"]), "+Inf"]
-                histogram.add_metric(labels, list(zip(bounds, counts, strict=True)), value["sum_seconds"])
-            yield histogram
-            return
-        family = CounterMetricFamily if row.kind == "counter" else GaugeMetricFamily
-        metric = family(row.name, row.doc, labels=row.labels)
-        for labels, value in self._samples:
-            metric.add_metric(labels, float(value))
-        yield metric
-
-    def page(self) -> str:
-        registry = CollectorRegistry(auto_describe=False)
-        registry.register(self)
-        return generate_latest(registry).decode()
-
-
-def samples_of(page: str) -> list[tuple[str, str, str, dict[str, str], str]]:
-    return [
-        (family.name, family.type, sample.name, sample.labels, repr(float(sample.value)))
-        for family in text_string_to_metric_families(page)
-        for sample in family.samples
-    ]
-
-
-NUMBERS = st.one_of(st.integers(-(2**40), 2**40), st.booleans(), st.floats(width=64))
-WORDS = st.text(st.characters(codec="utf-8", exclude_characters="\r\x0b\x0c\x1c\x1d\x1e\x85\u2028\u2029"))
-
-
-@given(
-    kind=st.sampled_from(["counter", "gauge"]),
-    names=st.sampled_from([(), ("worker",), ("kind", "ending"), ("model", "prompts", "rung")]),
-    data=st.data(),
-)
-def test_the_page_is_what_the_client_library_writes(kind: Any, names: tuple[str, ...], data: Any) -> None:
-    labels = st.tuples(*(WORDS for _ in names))
-    samples = data.draw(st.lists(st.tuples(labels, NUMBERS), max_size=4))
-    row = Row("warmroute_x", kind, "X.", lambda _: samples, names)
-    assert samples_of(render([row], EMPTY).decode()) == samples_of(Reference(row, samples).page())
-
-
-@given(st.lists(st.floats(0.001, 1e9), max_size=5, unique=True), st.data(), st.floats(0, 1e9))
-def test_histograms_are_what_the_client_library_writes(
-    bounds: list[float], data: Any, sum_seconds: float
-) -> None:
-    counts = data.draw(st.lists(st.integers(0, 9), min_size=len(bounds) + 1, max_size=len(bounds) + 1))
-    value = {"bounds": sorted(bounds), "counts": counts, "sum_seconds": sum_seconds}
-    row = Row("warmroute_x_seconds", "histogram", "X.", lambda _: [((), value)])
-    assert samples_of(render([row], EMPTY).decode()) == samples_of(Reference(row, [((), value)]).page())
 
 
 def test_a_page_that_took_long_is_given_again() -> None:
