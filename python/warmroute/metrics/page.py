@@ -12,7 +12,7 @@ Label values are bounded: names of workers and of the models that they serve com
 from fixed lists. Names of tenants and clients, and what requests call a model, are never labels. `process_*`
 metrics stand beside these.
 
-A worker has up to 30 samples: the page of 5,000 workers has 8 MB and takes about half a second of one core, beside
+A worker has up to 30 samples: the page of 5,000 workers has 8 MB and takes half a second of one core, beside
 the requests. A page is given again for four times as long as it took to make, so that whoever scrapes often
 costs no more than a fifth of a core; that of a small fleet is always fresh.
 """
