@@ -129,14 +129,15 @@ class Fleet:
     def remove(self, name: str) -> None:
         """Stop to watch a worker, and make the router forget it."""
         for state in self._group(name):
-            self._tasks.pop(state.name).cancel()
-            del self._states[state.name]
             self._distrust(state.name)
             if self._scraper is not None:
                 self._scraper.remove(state.name)
             if self._follower is not None:
                 self._follower.forget(state.name)
             self._router.remove_worker(state.name)
+            # Last, so that what failed before can be tried again.
+            self._tasks.pop(state.name).cancel()
+            del self._states[state.name]
             self._tell(state.name)
 
     async def close(self) -> None:
@@ -192,7 +193,9 @@ class Fleet:
             if not self._is_busy(state, error):
                 self._failed(state, error)
             return
-        state.error, state.slow, state.refused = "", False, False
+        state.error, state.slow = "", False
+        # That it refused connections may be all that tells of another process: it counts until it is learnt.
+        state.refused &= state.stale
         if state.health.good():
             self._router.set_ready(state.name, True)
             if self._follower is not None:

@@ -79,9 +79,10 @@ class Scraper:
         self._tasks[state.name] = task
 
     def remove(self, name: str) -> None:
-        """Stop it."""
-        self._tasks.pop(name).cancel()
-        del self._stats[name]
+        """Stop it, where it is scraped."""
+        if (task := self._tasks.pop(name, None)) is not None:
+            task.cancel()
+        self._stats.pop(name, None)
 
     def stats(self) -> dict[str, dict[str, Any]]:
         """By worker: `scrapes`, `scrape_failures`, and whether the last one was good (`scraped`)."""

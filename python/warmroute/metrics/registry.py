@@ -19,7 +19,7 @@ KEPT = 4
 
 
 class Metrics(Collector):
-    """The registry behind `/metrics`; it reads the counts when it is scraped, and keeps none itself.
+    """The registry behind `/metrics`; it reads the counts when it is scraped.
 
     `render` is called from any thread.
     """

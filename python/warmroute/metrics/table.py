@@ -276,7 +276,7 @@ EVENTS = (
     ),
     _counter(
         "kv_event_losses",
-        "Times that they could not be had: what was confirmed is a guess since.",
+        "Times that they could not be had, or named more blocks than there are: all is a guess since.",
         read.event("losses"),
         "worker",
     ),

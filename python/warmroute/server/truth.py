@@ -52,5 +52,14 @@ def advice(events: Mapping[str, Any] | None) -> str:
     if events["age_s"] is None:
         return "no KV event has come from it: see that kv_events_endpoint and its topic are the worker's"
     if events["losses"]:
-        return "KV events were lost: give the worker a replay_endpoint, or more buffer_steps"
+        return _loss(events)
     return "it sees other tokens than are made here: set --tokenizer and --chat-template to the worker's own"
+
+
+def _loss(events: Mapping[str, Any]) -> str:
+    if events["forgotten_blocks"]:
+        return (
+            "its KV events name more blocks than it has, or than there is room for: see that its kv_blocks "
+            "are right, or raise index_bytes"
+        )
+    return "KV events were lost: give the worker a replay_endpoint, or more buffer_steps"

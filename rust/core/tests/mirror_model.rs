@@ -323,6 +323,26 @@ fn what_waited_of_an_older_process_is_not_what_comes_next() {
     pair.quiet();
 }
 
+/// A clock that goes back makes no older process of one whose batches are lost.
+#[test]
+fn a_clock_that_goes_back_ends_no_events() {
+    let mut pair = Pair::new(1, 1);
+    pair.engine.made = 1000.0;
+    (0..2).for_each(|letter| pair.engine.prompt(&[0, letter], false));
+    let sent = std::mem::take(&mut pair.engine.under_way);
+    sent.iter().for_each(|(number, payload)| pair.arrive(*number, payload));
+    pair.engine.made = 10.0;
+    (0..3).for_each(|letter| pair.engine.prompt(&[1, letter, letter], false));
+    let sent = std::mem::take(&mut pair.engine.under_way);
+    // The first one is lost, and nobody can replay it.
+    let from = sent[0].0;
+    sent[1..].iter().for_each(|(number, payload)| pair.arrive(*number, payload));
+    assert_eq!(pair.mirror.status(), Status::Behind(from));
+    assert_eq!(pair.mirror.replay_failed(from, pair.now), Status::Live);
+    let stats = pair.mirror.stats();
+    assert_eq!((stats.next, stats.losses, stats.duplicates), (from + 3, 1, 0));
+}
+
 /// vLLM before 0.15 gives an adapter's number alone: its blocks are not the base model's.
 #[test]
 fn an_adapter_without_a_name_is_not_taken_for_the_base_model() {

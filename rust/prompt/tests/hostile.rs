@@ -166,7 +166,7 @@ fn depth_is_refused_or_followed() {
 }
 
 /// Ways to put a value into itself in each round of a loop, and what is then done with it.
-const NESTING: [(&str, &str); 20] = [
+const NESTING: [(&str, &str); 23] = [
     ("{% set ns.x = [ns.x] %}", ""),
     ("{% set ns.x = (ns.x,) %}", ""),
     ("{% set y = [ns['x']] %}{% set ns.x = y %}", ""),
@@ -174,6 +174,9 @@ const NESTING: [(&str, &str); 20] = [
     ("{% set ns.x = {'a': ns.x}.items() | list %}", ""),
     ("{% set ns.x = dict(a=ns.x) %}", ""),
     ("{% set ns.x = namespace(a=ns.x) %}", ""),
+    ("{% set ns.x | default([ns.x], true) %}{% endset %}", ""),
+    ("{% set ns.x = {'strip': dict}.strip(a=ns.x) %}", ""),
+    ("{% macro f(a) %}{% endmacro %}{% set f = dict %}{% set ns.x = f(a=ns.x) %}", ""),
     ("{% set b = namespace(y=ns.x) %}{% set ns.x = b %}", ""),
     ("{% set ns.x = ns.x[0:] %}", "{% for a in ns.x %}{{ a }}{% endfor %}{{ ns.x | length }}"),
     ("{% set ns.x = (ns.x + ns.x)[0:2] %}", "{{ ns.x | list }}"),

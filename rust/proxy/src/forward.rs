@@ -64,11 +64,12 @@ pub(crate) async fn forward(
 ) -> Result<Response<Reply>, (Refusal, Exchange)> {
     exchange.enter(Phase::Head);
     let shard = Rc::clone(&exchange.shard);
-    shard.shared.retries.request(shard.shared.router.time(exchange.started));
     let routed = match route(&shard, ask.endpoint, &ask.head.headers, &ask.body, &[]).await {
         Ok(routed) => routed,
         Err(refusal) => return Err((refusal, exchange)),
     };
+    // One that is refused earns no retry: it costs no worker anything.
+    shard.shared.retries.request(shard.shared.router.time(exchange.started));
     let first = Arc::clone(&routed.booking.decision().worker);
     let mut result = attempt(&shard, &ask, &mut exchange, routed).await;
     if let Some(reason) = wants_retry(&result)

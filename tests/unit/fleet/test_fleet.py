@@ -409,6 +409,29 @@ async def test_a_worker_that_is_up_is_looked_at_while_its_turn_to_learn_is_taken
     await fleet.close()
 
 
+async def test_a_restart_is_not_missed_for_want_of_a_turn_to_learn(router: FakeRouter) -> None:
+    client = SlowToLearn()
+    client.told.set()
+    client.reply = Facts(FACTS.models)  # no start is told: only refused connections say that it began anew
+    fleet = Fleet(router, client, replace(OPTIONS, probe_concurrency=1), block_size=16)
+    fleet.add(W1)
+    fleet.add(replace(W1, name="slow", url="http://h:2"))
+    await until(lambda: all(bool(worker["ready"]) for worker in router.workers.values()))
+    client.told.clear()
+    client.waiting = 0
+    fleet.states()[1].stale = True
+    await until(lambda: client.waiting > 0)
+    router.calls.clear()
+    client.failing = 1
+    await until(lambda: client.failing == 0)
+    await looks(client, 2)
+    assert "not ready" not in router.calls
+    client.told.set()
+    await until(lambda: "not ready" in router.calls)
+    await until(lambda: bool(router.workers["w1"]["ready"]))
+    await fleet.close()
+
+
 async def test_a_removed_worker_is_no_longer_watched(
     fleet: Fleet, router: FakeRouter, client: FakeClient
 ) -> None:

@@ -14,6 +14,7 @@ FINE: dict[str, Any] = {
     "fault": None,
     "age_s": 1.0,
     "losses": 0,
+    "forgotten_blocks": 0,
 }
 
 
@@ -25,6 +26,7 @@ FINE: dict[str, Any] = {
         ({**FINE, "faults": 1, "fault": "the bytes end early"}, "the bytes end early"),
         ({**FINE, "age_s": None}, "kv_events_endpoint"),
         ({**FINE, "losses": 2}, "replay_endpoint"),
+        ({**FINE, "losses": 1, "forgotten_blocks": 500}, "index_bytes"),
         (FINE, "--tokenizer"),
     ],
 )

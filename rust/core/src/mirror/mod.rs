@@ -180,11 +180,16 @@ impl Mirror {
             self.replay = Some(Replay { from: next, ..replay });
             return self.tell();
         }
+        let came = self.order != replay.before;
         if failed {
             self.skip_gap(now);
         }
         while let Some((number, payload)) = self.pending.pop() {
-            self.receive_waiting(number, &payload, now);
+            if came {
+                self.receive_after_replay(number, &payload, now);
+            } else {
+                self.receive(number, &payload, now);
+            }
             let Some(again) = &mut self.replay else { continue };
             // `receive` has put the batch behind the others that wait.
             self.pending.newest_first();
@@ -277,9 +282,9 @@ impl Mirror {
         self.receive_batch(number, &batch, payload, now);
     }
 
-    /// A batch that waited. What a replay brought may be of the next process in the worker's place: what the one
-    /// before it had sent is over, even where its number is the next.
-    fn receive_waiting(&mut self, number: u64, payload: &[u8], now: Time) {
+    /// A batch that waited while others were replayed. Those may be of the next process in the worker's place: what
+    /// the one before it had sent is over, even where its number is the next.
+    fn receive_after_replay(&mut self, number: u64, payload: &[u8], now: Time) {
         let batch = self.decode(payload);
         if self.order.is_after(batch.made) {
             self.stats.duplicates += 1;

@@ -13,7 +13,7 @@ pub struct MirrorStats {
     pub duplicates: u64,
     /// Times that batches were missing.
     pub gaps: u64,
-    /// Times that missing batches could not be had.
+    /// Times that missing batches could not be had, or that more blocks were named than the engine has.
     pub losses: u64,
     /// Those batches.
     pub lost_batches: u64,

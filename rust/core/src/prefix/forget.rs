@@ -1,8 +1,8 @@
 //! Taking back what a worker holds, a few blocks at a time.
 //!
-//! Between two pieces the index is whole: others look at it and add to it. What is predicted meanwhile stays, as it is
-//! of requests that were sent after the news; where a request from before them ends meanwhile, a block that it used may
-//! stay in the place of one of those.
+//! Between two pieces the index is whole: others look at it and add to it. What is predicted meanwhile for the first time
+//! stays, as it is of requests that were sent after the news. Old predictions are told from it by their number, oldest
+//! first: where a block of theirs is predicted or used again meanwhile, as many new ones may go in its place.
 
 use super::PrefixIndex;
 use super::lower::lower;

@@ -117,10 +117,13 @@ impl SharedRouter {
     /// # Errors
     /// [`FleetError::UnknownWorker`].
     pub fn set_ready(&self, name: &str, ready: bool) -> Result<(), FleetError> {
-        if !ready {
-            self.pause(name)?;
+        if ready {
+            return self.lock().set_ready(name, true);
         }
-        self.lock().set_ready(name, ready)
+        match self.pause(name)? {
+            Some(mut router) => router.set_ready(name, false),
+            None => Ok(()),
+        }
     }
 
     /// [`Router::remove_worker`]; what it held is forgotten a few blocks at a time.
@@ -128,15 +131,20 @@ impl SharedRouter {
     /// # Errors
     /// [`FleetError::UnknownWorker`].
     pub fn remove_worker(&self, name: &str) -> Result<(), FleetError> {
-        self.pause(name)?;
-        self.lock().remove_worker(name)
+        match self.pause(name)? {
+            Some(mut router) => router.remove_worker(name),
+            None => Ok(()),
+        }
     }
 
-    /// Takes a worker out, so that no request goes there while what it holds is forgotten.
-    fn pause(&self, name: &str) -> Result<(), FleetError> {
+    /// Takes a worker out, so that no request goes there while what it holds is forgotten. Gives nothing where the
+    /// worker was removed meanwhile: whoever has the name then is another one.
+    fn pause(&self, name: &str) -> Result<Option<MutexGuard<'_, Router>>, FleetError> {
         let worker = self.lock().pause(name)?;
         self.forget(worker, Forget::Everything, Time::ZERO);
-        Ok(())
+        let router = self.lock();
+        let still = router.fleet().iter().any(|(present, _)| present.id == worker);
+        Ok(still.then_some(router))
     }
 
     /// Looks [`LOOKS`] times whether the lock is free and it is this thread's `turn`, and then sleeps for it.

@@ -58,7 +58,7 @@ impl Loss {
 pub(crate) struct Following {
     /// They are applied as they come.
     pub(crate) live: bool,
-    /// How often some were lost.
+    /// Changes when some are lost, and while what is held is taken for a guess.
     pub(crate) losses: u32,
     /// How many blocks they said were evicted.
     pub(crate) evictions: u64,

@@ -134,8 +134,9 @@ impl<'t> Depths<'t> {
                 }
             },
             Stmt::SetBlock(node) => {
-                self.deepest(&node.filter);
-                self.assign(&node.target, 0);
+                // Its filter may give something else than text.
+                let depth = self.deepest(&node.filter);
+                self.assign(&node.target, depth);
             }
             Stmt::Macro(node) => {
                 let defaults = node.args.iter().rev().zip(node.defaults.iter().rev());
@@ -154,7 +155,11 @@ impl<'t> Depths<'t> {
 
     fn assign(&mut self, target: &'t Expr<'t>, depth: usize) {
         match target {
-            Expr::Var(name) => _ = raise(&mut self.names, name.id, depth),
+            Expr::Var(name) => {
+                // Calls of the name would be taken for calls of the macro.
+                self.unknown |= self.macros.contains_key(name.id);
+                raise(&mut self.names, name.id, depth);
+            }
             Expr::List(node) => node.items.iter().for_each(|item| self.assign(item, depth.saturating_sub(1))),
             Expr::Tuple(node) => {
                 node.items.iter().for_each(|item| self.assign(item, depth.saturating_sub(1)))
@@ -186,7 +191,7 @@ impl<'t> Depths<'t> {
                 // By itself it could become a part of anything.
                 self.unknown |= self.namespaces.contains(node.id)
                     || self.macros.contains_key(node.id)
-                    || ["loop", "namespace", "caller", "self"].contains(&node.id);
+                    || ["loop", "namespace", "caller", "self", "dict"].contains(&node.id);
                 self.known(node.id)
             }
             Expr::GetAttr(node) => self.member(&node.expr),
@@ -394,6 +399,9 @@ mod tests {
             "{% set n = namespace %}{% set ns = n(x=1) %}{% set ns.x = 1 %}",
             "{% macro f(x) %}{{ caller([x]) }}{% endmacro %}{% call(y) f(1) %}{{ f(y) }}{% endcall %}",
             "{% include 'chat' %}",
+            "{% set ns = namespace(x=[1]) %}{% for i in range(9) %}{% set ns.x | default([ns.x], true) %}{% endset %}{% endfor %}",
+            "{% set ns = namespace(x=1) %}{% for i in range(9) %}{% set ns.x = {'strip': dict}.strip(a=ns.x) %}{% endfor %}",
+            "{% macro f(a) %}{% endmacro %}{% set f = dict %}{% set ns = namespace(x=1) %}{% for i in range(9) %}{% set ns.x = f(a=ns.x) %}{% endfor %}",
         ] {
             assert!(!bounded(source), "{source}");
         }

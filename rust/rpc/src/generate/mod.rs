@@ -90,8 +90,9 @@ impl Generation {
     /// # Errors
     /// [`Failure`] where no worker takes it.
     pub fn book(&mut self, service: &Service, now: Time, random: u64) -> Result<(), Failure> {
-        service.retries.request(now);
         let (lease, others) = service.choose(&self.asked, now, random)?;
+        // One that is refused earns no retry.
+        service.retries.request(now);
         self.attempt += 1;
         self.booked = Some(Booked { lease, others });
         Ok(())
